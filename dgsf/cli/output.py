@@ -1,0 +1,169 @@
+"""How commands show things: tables for people, aligned text for pipes, JSON for programs.
+
+Times, costs, sizes and dates are written in human units by the name of their field (`_us`, `_nano`,
+`_bytes`, `_at`); JSON output is always the exact document.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from functools import wraps
+from typing import Any, TypeVar
+
+import click
+
+from dgsf.sdk.client import Client
+
+Row = Mapping[str, Any]
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+# --- options that many commands share ---------------------------------------------------------
+def client_options(command: F) -> F:
+    """Adds --url, --api-key and --data-dir, and hands the command a `client`."""
+
+    @click.option("--url", help="address of the platform  [env: DGSF_URL]")
+    @click.option("--api-key", help="API key  [env: DGSF_API_KEY]")
+    @click.option("--data-dir", help="data dir of a platform on this machine  [env: DGSF_DATA_DIR]")
+    @wraps(command)
+    def with_client(*args: Any, url: str | None, api_key: str | None, data_dir: str | None, **kwargs: Any) -> Any:
+        with Client(url, api_key, data_dir=data_dir) as client:
+            return command(*args, client=client, **kwargs)
+
+    return with_client  # type: ignore[return-value]  # the same command with three options more
+
+
+json_option = click.option("--json", "as_json", is_flag=True, help="print the exact JSON document")
+
+
+# --- showing ----------------------------------------------------------------------------------
+def show_listing(document: Any, key: str, columns: Sequence[str], *, as_json: bool, empty: str) -> None:
+    """A document with a list of rows under `key`, and perhaps totals beside it."""
+    if as_json:
+        show_json(document)
+        return
+    show_rows(_rows_of(document, key), columns, empty=empty)
+    if isinstance(document, Mapping):
+        totals = {name: value for name, value in document.items() if name != key and _is_plain(value)}
+        show_fields(totals)
+
+
+def show_json(document: Any) -> None:
+    click.echo(json.dumps(document, indent=2, ensure_ascii=False, default=str))
+
+
+def show_rows(rows: Sequence[Row], columns: Sequence[str], *, empty: str) -> None:
+    """Rows as a table; of the wanted columns, those that some row has."""
+    if not rows:
+        click.echo(empty)
+        return
+    chosen = [name for name in columns if any(row.get(name) is not None for row in rows)] or list(rows[0])
+    heads = [name.removesuffix("_us").removesuffix("_nano").replace("_", " ") for name in chosen]
+    cells = [[human(name, row.get(name)) for name in chosen] for row in rows]
+    numeric = [all(isinstance(row.get(name), int | float | None) for row in rows) for name in chosen]
+    (_rich_table if sys.stdout.isatty() else _plain_table)(heads, cells, numeric)
+
+
+def show_fields(fields: Row) -> None:
+    """One record, a field per line."""
+    shown = {name: human(name, value) for name, value in fields.items() if value is not None}
+    width = max((len(name) for name in shown), default=0)
+    for name, text in shown.items():
+        click.echo(f"{name:<{width}}  {text}")
+
+
+def show_outcome(device: str, queue_us: int, device_us: int, cost_nano: int) -> None:
+    """What a call took, on stderr, so that stdout has the result alone."""
+    parts = [f"device {device or '?'}", f"waited {human_us(queue_us)}", f"device time {human_us(device_us)}"]
+    click.echo(" | ".join([*parts, f"cost {human_nano(cost_nano)}"]), err=True)
+
+
+def _rows_of(document: Any, key: str) -> list[Row]:
+    if isinstance(document, Mapping):
+        document = document.get(key, document.get("items"))
+    return [row for row in document or () if isinstance(row, Mapping)]
+
+
+def _is_plain(value: object) -> bool:
+    return isinstance(value, str | int | float) and not isinstance(value, bool)
+
+
+def _plain_table(heads: list[str], cells: list[list[str]], numeric: list[bool]) -> None:
+    lines = [[head.upper() for head in heads], *cells]
+    widths = [max(len(line[index]) for line in lines) for index in range(len(heads))]
+    for line in lines:
+        parts = [
+            text.rjust(width) if right else text.ljust(width)
+            for text, width, right in zip(line, widths, numeric, strict=True)
+        ]
+        click.echo("  ".join(parts).rstrip())
+
+
+def _rich_table(heads: list[str], cells: list[list[str]], numeric: list[bool]) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for head, right in zip(heads, numeric, strict=True):
+        table.add_column(head, justify="right" if right else "left")
+    for line in cells:
+        table.add_row(*(Text(text) for text in line))  # Text: a name with [brackets] is no markup
+    Console().print(table)
+
+
+# --- human units ------------------------------------------------------------------------------
+def human(name: str, value: Any) -> str:
+    """A field's value as people read it, by the field's name."""
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int) and name.endswith("_us") and "_per_" not in name:
+        return human_us(value)
+    if isinstance(value, int) and name.endswith("_nano"):
+        return human_nano(value)
+    if isinstance(value, int) and (name.endswith("_bytes") or name == "memory"):
+        return human_bytes(value)
+    if name.endswith("_at"):
+        return human_time(value)
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+
+
+def human_us(microseconds: int) -> str:
+    for unit, size in (("h", 3_600_000_000), ("min", 60_000_000), ("s", 1_000_000), ("ms", 1_000)):
+        if abs(microseconds) >= size:
+            return f"{_short(microseconds / size)} {unit}"
+    return f"{microseconds} µs"
+
+
+def human_nano(nano: int) -> str:
+    """A cost: whole units as they are, smaller ones in milli, micro and nano."""
+    for unit, size in (("", 10**9), (" milli", 10**6), (" micro", 10**3)):
+        if abs(nano) >= size:
+            return f"{_short(nano / size)}{unit}"
+    return f"{nano} nano" if nano else "0"
+
+
+def _short(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+
+
+def human_bytes(size: int) -> str:
+    for unit, scale in (("TiB", 1024**4), ("GiB", 1024**3), ("MiB", 1024**2), ("KiB", 1024)):
+        if abs(size) >= scale:
+            return f"{_short(size / scale)} {unit}"
+    return f"{size} B"
+
+
+def human_time(value: Any) -> str:
+    """A date of the API (ISO text or Unix seconds) in local time."""
+    try:
+        moment = datetime.fromisoformat(value) if isinstance(value, str) else datetime.fromtimestamp(value).astimezone()
+    except (ValueError, TypeError, OverflowError, OSError):
+        return str(value)
+    return moment.astimezone().strftime("%Y-%m-%d %H:%M:%S")

@@ -1,0 +1,59 @@
+"""`dgsf proxy`: a proxy in a process of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+
+import click
+
+from dgsf.config import Settings, load_settings
+
+
+@click.command()
+def command() -> None:
+    """Run a proxy apart from the gateways (set DGSF_DATABASE_URL and DGSF_CLUSTER_SECRET)."""
+    import uvloop
+
+    from dgsf.telemetry import setup_logging
+
+    settings = load_settings()
+    setup_logging(settings, "proxy")
+    uvloop.run(_serve(settings))
+
+
+async def _serve(settings: Settings) -> None:
+    from dgsf.cli.parts import open_store
+    from dgsf.paths import layout_of
+    from dgsf.store.proxies import ProxyStore
+    from dgsf.wire.link import host_id
+    from dgsf.wire.shared import SharedArea
+    from proxy.build import Presence, make_proxy
+    from proxy.server import ProxyServer
+
+    layout = layout_of(settings)
+    async with open_store(settings, "dgsf-proxy") as (database, catalogue, secret):
+        area = SharedArea(layout.shared_name)
+        area.make()
+        unix_path = layout.run_dir / "proxy.sock"
+        server = ProxyServer(settings, secret, area, unix_path)
+        tcp_host = settings.host
+        port = server.listen(tcp_host)
+        name = f"{settings.node_name}/proxy"
+        row = await ProxyStore(database).register(name, settings.node_name, host_id(), str(unix_path), tcp_host, port)
+        proxy = make_proxy(settings, database, catalogue, secret, area, row)
+        presence = Presence(database, proxy, row)
+        await proxy.start()
+        presence.start()
+        server.start(proxy)
+        await _until_told(presence.replaced)
+        await server.stop()
+        await proxy.stop()
+        await presence.stop()
+
+
+async def _until_told(replaced: asyncio.Event) -> None:
+    """Until SIGINT or SIGTERM, or until a later process has taken this proxy's place."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, replaced.set)
+    await replaced.wait()

@@ -1,0 +1,79 @@
+"""`dgsf run FILE::fn --x 3`: deploys one function of a file if it changed, calls it, and shows the result."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pprint import pformat
+from typing import Any
+
+import click
+
+from dgsf.cli.output import client_options, json_option, show_json, show_outcome
+from dgsf.errors import UsageError
+from dgsf.sdk.client import Client
+from dgsf.sdk.loadfile import functions_in, load_file, pick
+from dgsf.sdk.outcome import Outcome
+from dgsf.sdk.plan import run
+
+
+@click.command(
+    "run", context_settings={"ignore_unknown_options": True, "allow_extra_args": True, "allow_interspersed_args": True}
+)
+@click.argument("target", metavar="FILE::FUNCTION")
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[--NAME VALUE]...")
+@json_option
+@client_options
+def command(target: str, arguments: tuple[str, ...], as_json: bool, client: Client) -> None:
+    """Deploy FUNCTION of FILE, call it, and print its result.
+
+    Arguments are given as --name value (or plain values, in order); a value is read as JSON, else as text.
+    """
+    file, _, name = target.rpartition("::")
+    if not file or not name:
+        raise UsageError(f"{target!r} does not name a function; write e.g. functions/demo.py::echo")
+    args, kwargs = parse_arguments(arguments)
+    function = pick(functions_in(load_file(file)), name, file)
+    run(client.ensure_plan(function.name, function.raw, function.options, function.bundle()), client.driver)
+    outcome = client.outcome(function.name, tuple(args), kwargs, own_exceptions=False)
+    _show(outcome, as_json=as_json)
+
+
+def parse_arguments(words: Sequence[str]) -> tuple[list[Any], dict[str, Any]]:
+    """Positional and keyword arguments of `--x 3 --name=bob --flag 7`; a name without a value is true."""
+    args: list[Any] = []
+    kwargs: dict[str, Any] = {}
+    waiting = list(words)
+    while waiting:
+        word = waiting.pop(0)
+        if not word.startswith("--") or word == "--":
+            args.append(read_value(word))
+            continue
+        name, given, text = word[2:].partition("=")
+        name = name.replace("-", "_")
+        if not name.isidentifier() or name in kwargs:
+            raise UsageError(f"{word!r}: " + ("given twice" if name in kwargs else "not the name of an argument"))
+        if given:
+            kwargs[name] = read_value(text)
+        elif waiting and not waiting[0].startswith("--"):
+            kwargs[name] = read_value(waiting.pop(0))
+        else:
+            kwargs[name] = True
+    return args, kwargs
+
+
+def read_value(text: str) -> Any:
+    """A value of the command line: JSON if it is that, else the text itself."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _show(outcome: Outcome[Any], *, as_json: bool) -> None:
+    if as_json:
+        numbers = {"queue_us": outcome.queue_us, "device_us": outcome.device_us, "cost_nano": outcome.cost_nano}
+        show_json({"result": outcome.value, "call_id": outcome.call_id, "device": outcome.device, **numbers})
+        return
+    click.echo(outcome.value if isinstance(outcome.value, str) else pformat(outcome.value, width=100))
+    show_outcome(outcome.device, outcome.queue_us, outcome.device_us, outcome.cost_nano)

@@ -1,0 +1,59 @@
+"""What runs inside Ray: the actor around one device server, and the question what a node offers.
+
+The actor owns no decision and no state but its DeviceServer; its process accepts connections and hands
+them over, and forks nothing itself.  Both read the node's own settings, which came down from the raylet.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from dgsf.config import load_settings
+from dgsf.core.devices import DeviceSpec, parse_devices
+from dgsf.core.topology import Place
+from dgsf.fabric.device_server import DeviceServer
+from dgsf.fabric.devices import detect
+from dgsf.paths import Layout, layout_of, private_folder
+from dgsf.telemetry import setup_logging
+from dgsf.wire.link import Address
+
+
+def offered_devices(fallback: str) -> list[DeviceSpec]:
+    """This node's devices: by its own DGSF_DEVICES, else by what the platform says, else what is found."""
+    own = load_settings().devices
+    return resolve_devices(fallback if own == "auto" else own)
+
+
+def resolve_devices(text: str) -> list[DeviceSpec]:
+    """'auto' asks the machine."""
+    parsed = parse_devices(text)
+    return parsed if isinstance(parsed, list) else detect()
+
+
+class DeviceActor:
+    """One device of one node, for as long as this process lives."""
+
+    def __init__(self, place: Place, secret: bytes, mark: str, host: str) -> None:
+        settings = load_settings()
+        layout = layout_of(settings if settings.mark else settings.with_changes(mark=mark))
+        if layout.data_dir.is_dir():
+            setup_logging(settings, f"device {place.name}", _log_path(layout, place))
+        self._server = DeviceServer(
+            place.spec,
+            name=place.name,
+            incarnation=0,
+            secret=secret,
+            run_dir=private_folder(layout.run_dir),
+            shared_name=layout.shared_name,
+            tcp_host=host,
+        )
+
+    async def start(self) -> Address:
+        return await self._server.start()
+
+    async def set_incarnation(self, incarnation: int) -> None:
+        await self._server.set_incarnation(incarnation)
+
+
+def _log_path(layout: Layout, place: Place) -> Path:
+    return layout.logs / f"device-{place.name.replace('/', '-')}.log"

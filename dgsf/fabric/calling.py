@@ -1,0 +1,95 @@
+"""From bytes to a call and back: how a worker reads arguments, runs the function and writes its result.
+
+This runs inside the sandbox, beside user code.  Nothing here touches a socket.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+from collections.abc import Callable
+from typing import Any
+
+import cloudpickle
+import msgspec
+
+from dgsf.errors import DgsfError, FunctionError, OutOfMemory, ResultNotJson, ResultTooLarge
+from dgsf.sdk.failures import describe
+from dgsf.wire.messages import Codec, Failure
+
+_decode_json = msgspec.json.Decoder().decode
+_encode_json = msgspec.json.Encoder().encode
+
+Arguments = tuple[tuple[Any, ...], dict[str, Any]]
+
+
+def read_arguments(codec: int, data: bytes) -> Arguments:
+    """Positional and keyword arguments out of a payload."""
+    if codec == Codec.json:
+        value = _decode_json(data) if data else {}
+        return ((), value) if isinstance(value, dict) else (tuple(value), {})
+    if codec == Codec.pickle:
+        args, kwargs = cloudpickle.loads(data)
+        return args, kwargs
+    return ((data,), {}) if codec == Codec.raw else ((), {})
+
+
+def caller_of(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A plain callable: coroutines are run to their end, generators are collected into a list."""
+    if inspect.iscoroutinefunction(function):
+        loop = asyncio.new_event_loop()
+        return lambda *args, **kwargs: loop.run_until_complete(function(*args, **kwargs))
+    if inspect.isasyncgenfunction(function):
+        loop = asyncio.new_event_loop()
+
+        async def collect(*args: Any, **kwargs: Any) -> list[Any]:
+            return [item async for item in function(*args, **kwargs)]
+
+        return lambda *args, **kwargs: loop.run_until_complete(collect(*args, **kwargs))
+    if inspect.isgeneratorfunction(function):
+        return lambda *args, **kwargs: list(function(*args, **kwargs))
+    return function
+
+
+def write_result(value: Any, reply: int, limit: int) -> tuple[int, bytes]:
+    """The codec and bytes of a result: bytes as they are, else JSON or pickle as the caller asked."""
+    if reply == Codec.pickle:
+        codec, data = Codec.pickle, cloudpickle.dumps(value)
+    elif isinstance(value, bytes | bytearray | memoryview):
+        codec, data = Codec.raw, bytes(value)
+    else:
+        codec, data = Codec.json, _to_json(value)
+    if len(data) > limit:
+        raise ResultTooLarge(
+            f"the result has {len(data)} bytes, over the limit of {limit}", size=len(data), limit=limit
+        )
+    return codec, data
+
+
+def _to_json(value: Any) -> bytes:
+    try:
+        data = _encode_json(value)
+        if b"null" in data:  # msgspec writes NaN and infinities as null: look again before believing it
+            json.dumps(msgspec.to_builtins(value), allow_nan=False)
+    except (TypeError, ValueError, RecursionError, OverflowError, UnicodeError) as error:
+        raise ResultNotJson(
+            f"{type(value).__name__} result cannot be written as JSON: {error}; {_JSON_HINT}"
+        ) from error
+    return data
+
+
+_JSON_HINT = "return plain dicts, lists, strings, finite numbers, booleans or None (arrays: .tolist()), or bytes"
+
+
+def failure_of(error: BaseException, output: str = "") -> Failure:
+    """What a call's failure looks like on the wire."""
+    if isinstance(error, DgsfError):
+        return Failure.of(error)
+    if isinstance(error, MemoryError):
+        return Failure(OutOfMemory.code, "the function asked for more memory than it has; raise memory= in its options")
+    info = describe(error)
+    details: dict[str, Any] = {"error": info}
+    if output:
+        details["output"] = output
+    return Failure(FunctionError.code, f"{info['type']}: {info['message']}"[:2000], details)

@@ -1,0 +1,164 @@
+"""The cluster as Ray sees it: the one module that imports ray.
+
+Ray's calls block, so each runs in a thread of a small pool, with a deadline.  A driver that loses its
+raylet is ended by Ray itself; one that loses only the head finds out here, as ClusterLost.  Each platform
+has a Ray namespace of its own, so that two share a cluster without seeing each other's actors.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+from dgsf.core.devices import DeviceSpec
+from dgsf.core.topology import Place
+from dgsf.errors import StartError
+from dgsf.fabric.actors import DeviceActor, offered_devices
+from dgsf.fabric.cluster import ClusterLost, Node
+from dgsf.fabric.ray_node import access
+from dgsf.wire.link import Address
+
+T = TypeVar("T")
+CONNECT_SECONDS = 60.0
+ANSWER_SECONDS = 10.0
+START_SECONDS = 90.0  # a cold node imports torch from disk
+_THREADS = 8
+_PREFIX = "device:"
+
+
+class RayCluster:
+    """A connection to Ray as a driver; at most one per process."""
+
+    def __init__(self, address: str, *, namespace: str, secret: bytes, mark: str, devices: str) -> None:
+        self._address = address
+        self._namespace = namespace
+        self._secret = secret
+        self._mark = mark
+        self._devices = devices  # of our own node, if it does not say
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="ray")
+        self._ray: Any = None
+        self._here = ""
+
+    async def connect(self) -> None:
+        """Wait for the cluster to answer, then join it."""
+        await self._run(self._connect, CONNECT_SECONDS + ANSWER_SECONDS)
+
+    def close(self) -> None:
+        """Leave; the device servers stay."""
+        if self._ray is not None:
+            self._ray.shutdown()
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    # --- the Cluster protocol
+    async def nodes(self) -> list[Node]:
+        found = await self._run(lambda: self._ray.nodes(), ANSWER_SECONDS)
+        return [_node(item) for item in found if item["Alive"]]
+
+    async def devices_of(self, node: Node) -> list[DeviceSpec]:
+        fallback = self._devices if node.node_id == self._here else "auto"
+
+        def ask() -> list[DeviceSpec]:
+            task = self._ray.remote(num_cpus=0, max_retries=0, scheduling_strategy=_pin(node.node_id))(offered_devices)
+            return list(self._ray.get(task.remote(fallback), timeout=START_SECONDS))
+
+        return await self._run(ask, START_SECONDS + ANSWER_SECONDS)
+
+    async def start(self, actor: str, place: Place, host: str) -> Address:
+        def begin() -> Address:
+            made = self._ray.remote(DeviceActor).options(
+                name=_PREFIX + actor,
+                lifetime="detached",
+                num_cpus=0,
+                max_restarts=0,
+                max_task_retries=0,
+                max_concurrency=16,
+                scheduling_strategy=_pin(place.node_id),
+            )
+            handle = made.remote(place, self._secret, self._mark, host)
+            found: Address = self._ray.get(handle.start.remote(), timeout=START_SECONDS)
+            return found
+
+        return await self._run(begin, START_SECONDS + ANSWER_SECONDS)
+
+    async def set_incarnation(self, actor: str, incarnation: int) -> None:
+        def tell() -> None:
+            handle = self._ray.get_actor(_PREFIX + actor)
+            self._ray.get(handle.set_incarnation.remote(incarnation), timeout=ANSWER_SECONDS)
+
+        await self._run(tell, 2 * ANSWER_SECONDS)
+
+    async def kill(self, actor: str) -> None:
+        def end() -> None:
+            with contextlib.suppress(ValueError):  # it is gone already
+                self._ray.kill(self._ray.get_actor(_PREFIX + actor), no_restart=True)
+
+        if self._ray is not None:
+            await self._run(end, ANSWER_SECONDS)
+
+    async def actors(self) -> set[str]:
+        names = await self._run(lambda: self._ray.util.list_named_actors(), ANSWER_SECONDS)
+        return {name.removeprefix(_PREFIX) for name in names if name.startswith(_PREFIX)}
+
+    # --- threads
+    async def _run(self, work: Callable[[], T], timeout: float) -> T:
+        future = asyncio.get_running_loop().run_in_executor(self._threads, work)
+        try:
+            async with asyncio.timeout(timeout):
+                return await future
+        except TimeoutError as error:
+            raise ClusterLost(f"Ray at {self._address} did not answer within {timeout:g} s") from error
+        except (ConnectionError, SystemExit) as error:
+            raise ClusterLost(f"Ray at {self._address} is gone: {error}") from error
+
+    def _connect(self) -> None:
+        _wait_for_port(self._address, CONNECT_SECONDS)
+        os.environ.update(access("", self._address))
+        import ray
+        import ray.util
+
+        deadline = time.monotonic() + CONNECT_SECONDS
+        while True:
+            try:
+                ray.init(
+                    address=self._address, namespace=self._namespace, log_to_driver=False, configure_logging=False
+                )
+                break
+            except Exception as error:  # Ray has no common base for "not yet"
+                ray.shutdown()
+                if time.monotonic() > deadline:
+                    raise StartError(f"cannot join Ray at {self._address}: {error}") from error
+                time.sleep(0.1)
+        self._ray = ray
+        self._here = ray.get_runtime_context().get_node_id()
+
+
+def _wait_for_port(address: str, timeout: float) -> None:
+    """Ray's own client is slow and loud when the head is not up yet; a plain connect is neither."""
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdigit():
+        return  # 'auto' and the like: for Ray to find
+    deadline = time.monotonic() + timeout
+    while True:
+        try:
+            socket.create_connection((host, int(port)), timeout=5).close()
+            return
+        except OSError as error:
+            if time.monotonic() > deadline:
+                raise ClusterLost(f"nothing answers at Ray's address {address}: {error}") from error
+            time.sleep(0.05)
+
+
+def _node(item: dict[str, Any]) -> Node:
+    return Node(item["NodeID"], item["NodeName"] or item["NodeManagerHostname"], item["NodeManagerAddress"])
+
+
+def _pin(node_id: str) -> Any:
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    return NodeAffinitySchedulingStrategy(node_id, soft=False)

@@ -1,0 +1,45 @@
+"""Resource limits of a worker: memory, files, processes; and first in line when the machine runs out.
+
+Memory is what the worker may map beyond what the fork brought along (shared with the zygote and paid
+for by no one): asking for more raises MemoryError in the function instead of ending the process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+
+MAX_PROCESSES = 512
+MAX_DESCRIPTORS = 4096
+_PAGE = resource.getpagesize()
+
+
+def apply_limits(max_data_bytes: int, max_file_bytes: int) -> None:
+    """Soft and hard limits, so that nothing can raise them again."""
+    _set(resource.RLIMIT_CORE, 0)
+    _set(resource.RLIMIT_NOFILE, MAX_DESCRIPTORS)
+    _set(resource.RLIMIT_FSIZE, max_file_bytes)
+    _set(resource.RLIMIT_NPROC, MAX_PROCESSES)
+    _set(resource.RLIMIT_MEMLOCK, 8 * 1024 * 1024)
+    _set(resource.RLIMIT_DATA, max_data_bytes)
+    os.umask(0o077)
+
+
+def _set(which: int, value: int) -> None:
+    hard = resource.getrlimit(which)[1]
+    if hard != resource.RLIM_INFINITY:
+        value = min(value, hard)
+    resource.setrlimit(which, (value, value))
+
+
+def data_bytes() -> int:
+    """What counts against RLIMIT_DATA now."""
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[5]) * _PAGE
+
+
+def be_first_to_go() -> None:
+    """The kernel's out-of-memory killer takes a worker before anything of the platform."""
+    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
+        file.write("1000")

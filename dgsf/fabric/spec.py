@@ -1,0 +1,52 @@
+"""What a worker is told about itself, and what it may be told later.
+
+`WorkerSpec` travels from the device server through the zygote into the fork.  `Stop` comes over the
+worker's control socket, a SOCK_SEQPACKET socket, so that one datagram is one message.  Nothing in here
+is secret: user code can read all of it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from dgsf.wire.messages import Failure, Message
+
+SHARED_MOUNT = "/dgsf/shared"
+
+
+class WorkerSpec(msgspec.Struct, array_like=True, frozen=True):
+    """One worker: whose it is, what it may use, and which device it drives."""
+
+    worker_id: int
+    slot: int
+    epoch: int
+    tenant_id: int
+    version_id: int
+    memory_bytes: int
+    network: bool
+    shared_dir: str  # on the host; the worker sees it as SHARED_MOUNT
+    device_kind: str
+    device_index: int
+    device_options: dict[str, Any]
+    max_file_bytes: int
+    uid: int = 0  # run as this user and group; 0: stay who the platform is
+
+
+class Stop(Message):
+    """Control message to a worker, followed by SIGUSR1: stop this call if it still runs."""
+
+    call: bytes
+    reason: str
+
+
+class Prepared(Message):
+    """First control message from a worker: it is confined and waits for `GO`, or why it could not be."""
+
+    failure: Failure | None = None
+    missing: tuple[tuple[str, str], ...] = ()  # kernel features that were not to be had, with the reason
+    timings_us: tuple[tuple[str, int], ...] = ()
+
+
+GO = b"go"  # the device server's answer to Prepared: the connection is yours now

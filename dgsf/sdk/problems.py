@@ -1,0 +1,62 @@
+"""From an answer to an exception: problem+json becomes the class of dgsf.errors with the same code.
+
+An answer that is no problem+json (a load balancer's page, another server's) still becomes a clear error.
+"""
+
+from __future__ import annotations
+
+import email.utils
+import time
+from typing import Any
+
+import msgspec
+
+from dgsf.errors import DgsfError, OverloadError, PlatformError, RequestError, by_code
+from dgsf.sdk.plan import Reply
+
+_OWN_FIELDS = ("type", "title", "status", "code", "detail")
+
+
+def problem_of(reply: Reply) -> dict[str, Any]:
+    """The problem that this answer tells, as a dict; always with code, detail and status."""
+    try:
+        problem = msgspec.json.decode(reply.body)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        problem = None
+    if not isinstance(problem, dict) or not isinstance(problem.get("code"), str):
+        start = reply.body[:200].decode("utf-8", "replace").strip()
+        return {"code": "", "status": reply.status, "detail": f"the answer was HTTP {reply.status}: {start}"}
+    problem.setdefault("status", reply.status)
+    if "x-call-id" in reply.headers:
+        problem.setdefault("call_id", reply.headers["x-call-id"])
+    return problem
+
+
+def error_of(problem: dict[str, Any]) -> DgsfError:
+    """The exception of this problem, with `call_id` and `retryable` as told."""
+    kind = by_code(problem["code"]) if problem["code"] else _by_status(int(problem["status"]))
+    if kind is DgsfError and problem["code"] != DgsfError.code:
+        kind = _by_status(int(problem["status"]))  # a code that is newer than this SDK
+    details = {name: value for name, value in problem.items() if name not in _OWN_FIELDS}
+    return kind(str(problem.get("detail") or problem.get("title") or ""), **details)
+
+
+def retry_after(reply: Reply) -> float | None:
+    """The answer's Retry-After in seconds (it may also be a date), or None."""
+    text = reply.headers.get("retry-after", "").strip()
+    if not text:
+        return None
+    if text.isdecimal():
+        return float(text)
+    try:
+        return max(0.0, email.utils.parsedate_to_datetime(text).timestamp() - time.time())
+    except (ValueError, OverflowError):
+        return None
+
+
+def _by_status(status: int) -> type[DgsfError]:
+    if status == 429:
+        return OverloadError
+    if status in (502, 503, 504):
+        return PlatformError
+    return RequestError if 400 <= status < 500 else DgsfError

@@ -1,0 +1,160 @@
+"""How Postgres programs are run, and how those of a killed run are found and ended.
+
+A program gets its folders as open descriptors (`/proc/self/fd/N`), so an unprivileged account can work
+in a folder below one that it cannot enter.  The launcher is this file run as a script: it drops
+privileges, asks the kernel for a signal when the parent dies, and becomes the program.  A leftover is a
+`postgres` process whose working folder is the cluster: unlike a pid file, that cannot be mistaken.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # the launcher runs without the package
+    from dgsf.store.binaries import Account, Binaries
+
+_PR_SET_PDEATHSIG = 1
+_END_SECONDS = 10.0
+ENVIRONMENT = {"PATH": "/usr/bin:/bin", "LC_ALL": "C", "TZ": "UTC"}
+
+
+# --- running
+
+
+def launcher(arguments: Sequence[str], account: Account | None, signal_number: int) -> list[str]:
+    """The command that becomes this program: as `account`, and signalled when we die."""
+    uid, gid = (account.uid, account.gid) if account is not None else (-1, -1)
+    numbers = [str(number) for number in (os.getpid(), int(signal_number), uid, gid)]
+    return [sys.executable, "-I", "-S", os.path.abspath(__file__), *numbers, *arguments]
+
+
+def _become(parent: int, signal_number: int, uid: int, gid: int, arguments: Sequence[str]) -> None:
+    if uid >= 0:
+        os.setgroups([])
+        os.setresgid(gid, gid, gid)
+        os.setresuid(uid, uid, uid)
+    # After the change of user, which would clear it.
+    if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal_number) != 0:
+        raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG)")
+    if os.getppid() != parent:
+        raise SystemExit("the parent died before the start")
+    os.umask(0o077)
+    os.execv(arguments[0], list(arguments))
+
+
+@contextmanager
+def open_folders(*folders: Path) -> Iterator[tuple[int, ...]]:
+    """Descriptors of these folders, for a child that may not reach them by name."""
+    descriptors = []
+    try:
+        for folder in folders:
+            descriptors.append(os.open(folder, os.O_RDONLY | os.O_DIRECTORY))
+        yield tuple(descriptors)
+    finally:
+        for descriptor in descriptors:
+            os.close(descriptor)
+
+
+def init_cluster(binaries: Binaries, cluster: Path, password: str, *, user: str, timeout: float) -> None:
+    """initdb with passwords for everybody; the files end up owned by the server's account."""
+    from dgsf.errors import StartError
+    from dgsf.store.binaries import named_account
+
+    maker = named_account()
+    if maker is not None:
+        os.chown(cluster, maker.uid, maker.gid)
+    with open_folders(cluster) as (cluster_fd,), _secret(password, maker) as secret_fd:
+        arguments = [str(binaries.initdb), "-D", f"/proc/self/fd/{cluster_fd}", "-U", user]
+        arguments += ["--pwfile", f"/proc/self/fd/{secret_fd}", "--auth=scram-sha-256", "--no-locale", "-E", "UTF8"]
+        done = subprocess.run(
+            launcher(arguments, maker, signal.SIGKILL),
+            cwd="/",
+            env=ENVIRONMENT,
+            pass_fds=(cluster_fd, secret_fd),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+        )
+    if done.returncode != 0:
+        empty(cluster)
+        raise StartError(f"the embedded database could not be made in {cluster}: {done.stderr.strip()[-500:]}")
+    if binaries.account is not None:
+        _give(cluster, binaries.account)
+
+
+@contextmanager
+def _secret(text: str, reader: Account | None) -> Iterator[int]:
+    """A descriptor from which a child of this account reads the text once; it is in no folder."""
+    reading, writing = os.pipe()
+    try:
+        if reader is not None:
+            os.fchown(reading, reader.uid, reader.gid)
+        os.write(writing, text.encode())
+        os.close(writing)
+        yield reading
+    finally:
+        os.close(reading)
+
+
+def _give(folder: Path, account: Account) -> None:
+    for place, _, files in os.walk(folder):
+        os.chown(place, account.uid, account.gid)
+        for name in files:
+            os.chown(os.path.join(place, name), account.uid, account.gid, follow_symlinks=False)
+
+
+def empty(folder: Path) -> None:
+    """Removes what is in the folder and keeps the folder."""
+    for entry in folder.iterdir():
+        if entry.is_dir() and not entry.is_symlink():
+            shutil.rmtree(entry)
+        else:
+            entry.unlink()
+
+
+# --- ending what a killed run has left
+
+
+def end_leftovers(cluster: Path) -> None:
+    """Ends every server process of this cluster, then forgets the pid file.
+
+    The caller holds the lock of the data folder, so no server of this cluster has a parent any more.
+    """
+    deadline = time.monotonic() + _END_SECONDS
+    pause = 0.002
+    while found := _processes_in(cluster):
+        by_force = time.monotonic() > deadline
+        for pid in found:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL if by_force else signal.SIGQUIT)
+        time.sleep(pause)
+        pause = min(2 * pause, 0.1)
+    (cluster / "postmaster.pid").unlink(missing_ok=True)
+
+
+def _processes_in(cluster: Path) -> list[int]:
+    home = os.path.realpath(cluster)
+    return [int(name) for name in os.listdir("/proc") if name.isdigit() and _belongs(name, home)]
+
+
+def _belongs(pid: str, home: str) -> bool:
+    try:
+        with open(f"/proc/{pid}/comm") as comm:
+            return comm.read() == "postgres\n" and os.readlink(f"/proc/{pid}/cwd") == home
+    except OSError:
+        return False  # it has ended, or is another user's
+
+
+if __name__ == "__main__":
+    _become(*(int(text) for text in sys.argv[1:5]), sys.argv[5:])  # type: ignore[misc]

@@ -1,0 +1,40 @@
+-- name: register_device
+-- A device server has started: the device is new or back, healthy, and of a higher incarnation.
+INSERT INTO devices AS d (name, node, kind, type, memory_bytes, slots, speed, price_nano_per_us, state,
+                          host_id, unix_path, tcp_host, tcp_port, info)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 'healthy', $9, $10, $11, $12, $13)
+ON CONFLICT (name) DO UPDATE SET
+    node = excluded.node, kind = excluded.kind, type = excluded.type, memory_bytes = excluded.memory_bytes,
+    slots = excluded.slots, speed = excluded.speed, price_nano_per_us = excluded.price_nano_per_us,
+    state = excluded.state, host_id = excluded.host_id, unix_path = excluded.unix_path,
+    tcp_host = excluded.tcp_host, tcp_port = excluded.tcp_port, info = excluded.info,
+    incarnation = d.incarnation + 1, heartbeat_at = clock_timestamp()
+RETURNING id, name, node, kind, type, memory_bytes, slots, speed, price_nano_per_us, state, incarnation,
+          host_id, unix_path, tcp_host, tcp_port, info, heartbeat_at
+
+-- name: list_devices
+-- The whole pool, in a stable order.
+SELECT id, name, node, kind, type, memory_bytes, slots, speed, price_nano_per_us, state, incarnation,
+       host_id, unix_path, tcp_host, tcp_port, info, heartbeat_at
+FROM devices ORDER BY id
+
+-- name: beat_devices
+-- Locks in id order, so that two beats and a grant never wait for each other in a circle.
+UPDATE devices SET heartbeat_at = clock_timestamp()
+WHERE id IN (SELECT id FROM devices WHERE id = ANY($1::bigint[]) ORDER BY id FOR NO KEY UPDATE)
+
+-- name: set_device_state
+-- Only of the incarnation that the caller judged; a device that has come back since is left alone.
+UPDATE devices SET state = $3 WHERE id = $1 AND incarnation = $2 RETURNING id
+
+-- name: lose_device
+-- The incarnation rises with the loss: whatever the old server still answers is refused from now on.
+UPDATE devices SET state = 'lost', incarnation = incarnation + 1 WHERE id = $1 AND incarnation = $2 RETURNING id
+
+-- name: free_device_leases
+-- The processes of an old incarnation are gone or refused. Rows are locked in slot order, as in renewals.
+UPDATE leases l SET holder = NULL, holder_incarnation = NULL, granted_at = NULL, expires_at = NULL,
+    epoch = l.epoch + 1
+FROM (SELECT device_id, slot FROM leases WHERE device_id = $1 AND holder IS NOT NULL
+      ORDER BY device_id, slot FOR UPDATE) held
+WHERE l.device_id = held.device_id AND l.slot = held.slot AND l.holder IS NOT NULL

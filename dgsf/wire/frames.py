@@ -1,0 +1,90 @@
+"""Frames: the unit of every socket in the platform.
+
+A frame is a 12-byte header (body length, kind, flags, a reserved zero, stream number) and a body.
+Streams are calls; stream 0 is the connection itself.  `FrameReader` cuts a byte stream into frames
+with hard limits and never looks inside a body.  Anything that does not fit raises ProtocolError, after
+which the connection must be closed: there is no way back into step.
+"""
+
+from __future__ import annotations
+
+import struct
+from enum import IntEnum
+from typing import NamedTuple
+
+from dgsf.errors import ProtocolError
+
+HEADER = struct.Struct("<IBBHI")
+HEADER_BYTES = HEADER.size
+MAX_BODY_BYTES = 2 * 1024 * 1024
+CHUNK_BYTES = 256 * 1024
+
+
+class Kind(IntEnum):
+    """What a frame is for; the first seven make up a call's stream."""
+
+    OPEN = 1  # begin a call: head and payload
+    ITEM = 2  # a piece of payload or one item of a generator
+    LOG = 3  # a line that the function printed
+    PROGRESS = 4  # how far it is
+    CREDIT = 5  # the receiver can take so many more bytes on this stream
+    CANCEL = 6  # stop this call
+    END = 7  # the call's one and only end
+    LOAD = 8  # to a worker: the function's code
+    LOADED = 9  # from a worker: ready, or why not
+    PING = 10
+    PONG = 11
+    ATTACH = 12  # to a device server: hand this connection to a worker
+    ATTACHED = 13
+    REQUEST = 14  # control: a request and its one reply
+    REPLY = 15
+    NOTICE = 16  # control: something happened
+
+
+FLAG_MORE = 1  # on ITEM: another piece of the same payload follows
+_KINDS = frozenset(int(kind) for kind in Kind)
+
+
+class Frame(NamedTuple):
+    kind: int
+    flags: int
+    stream: int
+    body: bytes
+
+
+def encode_frame(kind: int, stream: int, body: bytes = b"", flags: int = 0) -> bytes:
+    return HEADER.pack(len(body), kind, flags, 0, stream) + body
+
+
+class FrameReader:
+    """Cuts what arrives into frames; keeps the unfinished rest."""
+
+    __slots__ = ("_limit", "_rest")
+
+    def __init__(self, limit: int = MAX_BODY_BYTES) -> None:
+        self._limit = limit
+        self._rest = b""
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether the stream stops in the middle of a frame."""
+        return bool(self._rest)
+
+    def feed(self, data: bytes) -> list[Frame]:
+        if self._rest:
+            data = self._rest + data
+        frames: list[Frame] = []
+        position, end = 0, len(data)
+        while end - position >= HEADER_BYTES:
+            length, kind, flags, reserved, stream = HEADER.unpack_from(data, position)
+            if length > self._limit:
+                raise ProtocolError(f"frame of {length} bytes is over the limit of {self._limit}")
+            if reserved or kind not in _KINDS:
+                raise ProtocolError(f"not a frame: kind {kind}, reserved {reserved}")
+            start = position + HEADER_BYTES
+            if end - start < length:
+                break
+            position = start + length
+            frames.append(Frame(kind, flags, stream, bytes(data[start:position])))
+        self._rest = data[position:] if position < end else b""
+        return frames

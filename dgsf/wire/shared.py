@@ -1,0 +1,80 @@
+"""Shared memory on one node: payloads as files in a private folder of /dev/shm.
+
+The gateway writes a large body into `in/`; the proxy hard-links it into the folder of the worker that
+will run the call, the only one of these folders that the worker's sandbox shows.  A large result comes
+back as a file there.  What a worker wrote is never trusted: it is opened without following links, must be
+a plain file, and is read by its real size.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import stat
+from pathlib import Path
+
+from dgsf.errors import ProtocolError
+
+ROOT = Path("/dev/shm")  # noqa: S108 - a private folder below it
+
+
+class SharedArea:
+    """The shared-memory folder of one platform on one node."""
+
+    def __init__(self, name: str) -> None:
+        self.folder = ROOT / name
+        self._incoming = self.folder / "in"
+
+    def make(self) -> None:
+        self.folder.mkdir(mode=0o700, exist_ok=True)
+        if self.folder.stat().st_uid != os.geteuid():
+            raise ProtocolError(f"{self.folder} belongs to another user")
+        self._incoming.mkdir(mode=0o700, exist_ok=True)
+
+    def remove(self) -> None:
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def worker_folder(self, worker_id: int, device: str) -> Path:
+        return self.folder / f"{device}-{worker_id}"
+
+    def new_file(self) -> tuple[int, str]:
+        """A descriptor and path for a payload that comes in; readable by workers, writable by us."""
+        path = str(self._incoming / secrets.token_hex(12))
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+        return descriptor, path
+
+    def link(self, path: str) -> str:
+        """Another name for a payload, so that two holders can each drop their own."""
+        other = str(self._incoming / secrets.token_hex(12))
+        os.link(path, other)
+        return other
+
+    def take(self, folder: str, name: str, size: int, limit: int) -> str:
+        """The path of a result that a worker left, moved out of its reach and found to be what it says."""
+        if os.sep in name or name.startswith(".") or not name:
+            raise ProtocolError("a result with an unlawful name")
+        path = str(self._incoming / secrets.token_hex(12))
+        try:
+            os.rename(os.path.join(folder, name), path)
+            found = os.lstat(path)
+        except OSError as error:
+            raise ProtocolError("a result that is not there") from error
+        if not stat.S_ISREG(found.st_mode) or found.st_size != size or size > limit:
+            discard(path)
+            raise ProtocolError("a result that is not what it says")
+        return path
+
+
+def lend(path: str, folder: str) -> str:
+    """Show a payload to a worker; returns its name there."""
+    name = os.path.basename(path)
+    os.link(path, os.path.join(folder, name))
+    return name
+
+
+def discard(path: str) -> None:
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        return

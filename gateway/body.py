@@ -1,0 +1,165 @@
+"""Request bodies: limited before they are read, small ones in memory, large ones streamed to shared memory.
+
+A body that says its length is refused by that; one that does not is counted while it comes.  No body over
+the inline limit is ever held as a whole, so the gateway's memory stays flat.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import os
+from collections.abc import Iterator
+from typing import Protocol
+
+from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
+from multidict import istr
+
+from dgsf.errors import BodyTooLarge, PlatformError, RequestError
+from dgsf.wire.messages import Codec
+from dgsf.wire.ports import Payload
+from dgsf.wire.shared import SharedArea, discard
+
+IDLE_SECONDS = 60.0
+_EXPECT = istr("Expect")
+_CONTENT_LENGTH = istr("Content-Length")
+_CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+
+
+class Hasher(Protocol):
+    """What hashlib objects have in common."""
+
+    def update(self, data: bytes, /) -> None: ...
+
+
+def declared_length(request: web.BaseRequest) -> int | None:
+    text = request.headers.get(_CONTENT_LENGTH)
+    return int(text) if text is not None and text.isdecimal() else None
+
+
+class BodyReader:
+    """Reads bodies within limits."""
+
+    def __init__(self, area: SharedArea, inline_bytes: int, max_bytes: int) -> None:
+        self._area = area
+        self._inline = inline_bytes
+        self._at_hand = min(inline_bytes, max_bytes)
+
+    def at_hand(self, request: web.BaseRequest) -> bytes | None:
+        """The whole body if it has arrived with its head and is small, as most are; else None, untouched."""
+        content = request.content
+        if not content.is_eof() or content.total_bytes > self._at_hand:
+            return None
+        return content.read_nowait()
+
+    async def whole(self, request: web.BaseRequest, limit: int, why: str = "") -> bytes:
+        """The body as bytes, however large within its limit."""
+        payload = await self._receive(request, Codec.raw, limit, limit, None, why)
+        return payload.data
+
+    async def payload(
+        self, request: web.BaseRequest, codec: Codec, limit: int, hasher: Hasher | None = None, why: str = ""
+    ) -> Payload:
+        """The body as a payload: inline, or a file in shared memory that the caller discards."""
+        return await self._receive(request, codec, limit, self._inline, hasher, why)
+
+    async def _receive(
+        self, request: web.BaseRequest, codec: Codec, limit: int, inline: int, hasher: Hasher | None, why: str
+    ) -> Payload:
+        length = declared_length(request)
+        if length is not None and length > limit:
+            raise _too_large(limit, why)
+        _welcome(request)
+        sink = _Sink(self._area, inline)
+        try:
+            async with asyncio.timeout(IDLE_SECONDS) as idle:
+                while piece := await request.content.readany():
+                    idle.reschedule(asyncio.get_running_loop().time() + IDLE_SECONDS)
+                    if hasher is not None:
+                        hasher.update(piece)
+                    sink.add(piece)
+                    if sink.size > limit:
+                        raise _too_large(limit, why)
+            return sink.payload(codec)
+        except BaseException as error:
+            sink.abandon()
+            raise _explained(error) from None
+
+
+def _explained(error: BaseException) -> BaseException:
+    if isinstance(error, TimeoutError):
+        return RequestError(f"the body stalled: nothing came for {IDLE_SECONDS:g} s")
+    if isinstance(error, web.RequestPayloadError | HttpProcessingError):
+        return RequestError(f"the body cannot be read: {error}")
+    return error
+
+
+class _Sink:
+    """Takes pieces in; spills into a file when they become too many."""
+
+    def __init__(self, area: SharedArea, inline: int) -> None:
+        self._area = area
+        self._inline = inline
+        self._pieces: list[bytes] = []
+        self._descriptor = -1
+        self._path = ""
+        self.size = 0
+
+    def add(self, piece: bytes) -> None:
+        self.size += len(piece)
+        if self._descriptor >= 0:
+            self._write(piece)
+            return
+        self._pieces.append(piece)
+        if self.size > self._inline:
+            self._spill()
+
+    def payload(self, codec: Codec) -> Payload:
+        if self._descriptor < 0:
+            return Payload(codec, b"".join(self._pieces), "", self.size)
+        os.close(self._descriptor)
+        self._descriptor = -1
+        return Payload(codec, b"", self._path, self.size)
+
+    def abandon(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+        if self._path:
+            discard(self._path)
+
+    def _spill(self) -> None:
+        with _room():
+            self._descriptor, self._path = self._area.new_file()
+        for piece in self._pieces:
+            self._write(piece)
+        self._pieces.clear()
+
+    def _write(self, piece: bytes) -> None:
+        with _room():
+            written = os.write(self._descriptor, piece)
+            while written < len(piece):
+                written += os.write(self._descriptor, memoryview(piece)[written:])
+
+
+@contextlib.contextmanager
+def _room() -> Iterator[None]:
+    """A full shared memory is the platform's trouble, not the caller's."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM):
+            raise
+        raise PlatformError("there is no room for a body of this size now; try again", retry_after=1) from error
+
+
+def _welcome(request: web.BaseRequest) -> None:
+    """Tell a client that asked first that its body may come."""
+    if (request.headers.get(_EXPECT) or "").lower() == "100-continue" and request.transport is not None:
+        request.transport.write(_CONTINUE)
+
+
+def _too_large(limit: int, why: str) -> BodyTooLarge:
+    return BodyTooLarge(f"the body is over the limit of {limit} bytes{why}", limit=limit)

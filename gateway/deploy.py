@@ -1,0 +1,97 @@
+"""Deploy: metadata that the gateway checks, beside code bytes that it never opens."""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+import sys
+
+import msgspec
+
+from dgsf.core.binding import Parameter, check_signature
+from dgsf.core.names import check_name
+from dgsf.core.options import FunctionOptions, parse_options
+from dgsf.core.placement import DeviceView, Request, why_not
+from dgsf.errors import BodyTooLarge, DoesNotFit, NoDevice, PythonMismatch, Unprocessable
+from dgsf.store.rows import DeviceRow
+from gateway.handling import Asked
+from gateway.reply import Reply, json_reply
+from gateway.views import FunctionView, Manifest
+
+MAX_METADATA_BYTES = 1024 * 1024
+MAX_PARAMETERS = 1000
+PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
+_LENGTH = struct.Struct(">I")
+_MANIFEST = msgspec.json.Decoder(Manifest)
+
+
+async def deploy(asked: Asked) -> Reply:
+    """A new version of a function; 201 with what is deployed now."""
+    context, name = asked.context, check_name(asked.parameters["name"])
+    limit = context.settings.max_code_bytes
+    body = await asked.bodies.whole(asked.request, limit + MAX_METADATA_BYTES + _LENGTH.size)
+    manifest, code = split(body)
+    if len(code) > limit:
+        raise BodyTooLarge(f"the packed function has {len(code)} bytes, over the limit of {limit}", limit=limit)
+    options = check(manifest, code)
+    _check_fit(options, await context.devices.list_devices())
+    row = await context.registry.deploy(
+        asked.tenant_id, name, bytes.fromhex(manifest.digest), msgspec.to_builtins(manifest), code
+    )
+    context.catalogue.flush()  # who deploys here and calls here gets the new version
+    return json_reply(FunctionView.of(row), 201)
+
+
+def split(body: bytes) -> tuple[Manifest, bytes]:
+    """Metadata and code: the metadata's length in 4 bytes, big endian, the metadata as JSON, the code."""
+    if len(body) < _LENGTH.size:
+        raise Unprocessable("the body is too short: expected a length of 4 bytes, JSON metadata, and code")
+    (length,) = _LENGTH.unpack_from(body)
+    if length > MAX_METADATA_BYTES:
+        raise BodyTooLarge(
+            f"the metadata has {length} bytes, over the limit of {MAX_METADATA_BYTES}", limit=MAX_METADATA_BYTES
+        )
+    end = _LENGTH.size + length
+    if end > len(body):
+        raise Unprocessable(f"the metadata should have {length} bytes; the body ends before")
+    try:
+        return _MANIFEST.decode(body[_LENGTH.size : end]), body[end:]
+    except (ValueError, RecursionError) as error:  # msgspec's errors and UnicodeDecodeError are ValueErrors
+        raise Unprocessable(f"the metadata is not as it should be: {error}") from None
+
+
+def check(manifest: Manifest, code: bytes) -> FunctionOptions:
+    """Everything that can be wrong with a function before a device is thought of."""
+    if manifest.python != PYTHON:
+        raise PythonMismatch(
+            f"the function was packed by Python {manifest.python[:20]}; the workers run Python {PYTHON}",
+            packed=manifest.python[:20],
+            workers=PYTHON,
+        )
+    if not code:
+        raise Unprocessable("there is no code behind the metadata")
+    if hashlib.sha256(code).hexdigest() != manifest.digest.lower():
+        raise Unprocessable("the digest in the metadata is not the sha256 of the code")
+    if len(manifest.signature) > MAX_PARAMETERS:
+        raise Unprocessable(
+            f"the signature has {len(manifest.signature)} parameters, over the limit of {MAX_PARAMETERS}"
+        )
+    wrong = check_signature([Parameter(item.name, item.kind, item.required) for item in manifest.signature])
+    if wrong:
+        raise Unprocessable(f"the signature is not as it should be: {wrong}")
+    return parse_options(manifest.options)
+
+
+def _check_fit(options: FunctionOptions, rows: list[DeviceRow]) -> None:
+    """Against every device that the pool knows, also those away for the moment."""
+    if not rows:
+        raise NoDevice("the pool has no device yet; try again when one has joined")
+    reason = why_not(Request(options.gpu, options.memory_bytes), [_view(row) for row in rows])
+    if reason is not None:
+        raise DoesNotFit(f"no device of the pool can ever hold this function: {reason}")
+
+
+def _view(row: DeviceRow) -> DeviceView:
+    return DeviceView(
+        row.id, row.type, row.kind, row.state == "healthy", row.slots, row.memory_bytes, row.slots, row.memory_bytes
+    )

@@ -1,0 +1,251 @@
+"""The proxies apart, as one CallPort: routes calls by rendezvous hash, spills over, settles what was lost.
+
+A proxy that does not answer for a while is given up: its connection is closed and each of its calls is
+settled with the store, which is the only one to know.  The settlement fences: whatever the lost proxy
+writes later is refused as stale.  A function that allows retries is run again elsewhere, under the next
+attempt; any other call ends as `outcome_unknown`, uncharged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from dgsf.config import Settings
+from dgsf.core.rendezvous import ranked
+from dgsf.core.retry import try_again
+from dgsf.errors import ConnectionLost, DgsfError, OutcomeUnknown, PlatformError, QueueFull, StoreUnavailable
+from dgsf.store.calls import CallStore
+from dgsf.store.catalogue import Catalogue
+from dgsf.store.proxies import ProxyStore
+from dgsf.store.rows import OpenCall, Outcome, ProxyRow
+from dgsf.wire import stored
+from dgsf.wire.link import Address, host_id
+from dgsf.wire.messages import Failure
+from dgsf.wire.ports import CallRequest, CallResult, CallStream
+from dgsf.wire.proxy_link import ProxyLink
+from dgsf.wire.shared import SharedArea
+
+log = logging.getLogger(__name__)
+BEAT_SECONDS = 0.5
+SILENT_US = 3_000_000
+KNOWN_SECONDS = 10.0
+SETTLE_AGAIN_SECONDS = 0.5
+ELSEWHERE_SECONDS = 10.0
+
+
+class Fleet:
+    """All proxies that answer."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        secret: bytes,
+        area: SharedArea,
+        proxies: ProxyStore,
+        calls: CallStore,
+        catalogue: Catalogue,
+    ) -> None:
+        self._settings = settings
+        self._secret = secret
+        self._area = area
+        self._proxies = proxies
+        self._calls = calls
+        self._catalogue = catalogue
+        self._here = host_id()
+        self._links: dict[str, ProxyLink] = {}
+        self._orders: dict[int, list[str]] = {}
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._changed = asyncio.Event()
+
+    async def start(self) -> None:
+        with contextlib.suppress(StoreUnavailable):
+            await self._meet()
+        self._later(self._beat_forever())
+
+    async def stop(self) -> None:
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for link in list(self._links.values()):
+            link.close()
+
+    @property
+    def ready(self) -> bool:
+        return bool(self._links)
+
+    # --- CallPort
+    def number_for(self, version_id: int) -> int:
+        link = self._link_for(version_id)
+        return link.number if link else 0
+
+    def open(self, request: CallRequest) -> CallStream:
+        relay = _Relay()
+        stream = CallStream(relay.cancel)
+        self._send(request, stream, relay, self._link_for(request.version_id))
+        return stream
+
+    def _send(self, request: CallRequest, stream: CallStream, relay: _Relay, link: ProxyLink | None) -> None:
+        if link is None:
+            self._finish(request, stream, _failed(PlatformError("no proxy answers now")))
+            return
+        inner = link.open(request)
+        relay.cancel_inner = inner.cancel
+        inner.when_ended(lambda result: self._ended(request, stream, relay, link, result))
+
+    def _ended(
+        self, request: CallRequest, stream: CallStream, relay: _Relay, link: ProxyLink, result: CallResult
+    ) -> None:
+        code = result.failure.code if result.failure else ""
+        if code == ConnectionLost.code and not result.device:
+            self._later(self._settle(request, stream, relay))
+        elif code == QueueFull.code and (other := self._link_for(request.version_id, beside=link)) is not None:
+            self._send(request, stream, relay, other)
+        else:
+            self._finish(request, stream, result)
+
+    def _finish(self, request: CallRequest, stream: CallStream, result: CallResult) -> None:
+        request.payload.discard()
+        stream.finish(result)
+
+    # --- routing
+    def _link_for(self, version_id: int, beside: ProxyLink | None = None) -> ProxyLink | None:
+        order = self._orders.get(version_id)
+        if order is None:
+            order = self._orders[version_id] = ranked(str(version_id), list(self._links))
+        for name in order:
+            link = self._links.get(name)
+            if link is not None and not link.lost and link is not beside:
+                return link
+        return None
+
+    # --- settling
+    async def _settle(self, request: CallRequest, stream: CallStream, relay: _Relay) -> None:
+        """The proxy that had this call is gone: find out, fence it, and answer."""
+        try:
+            if not relay.cancelled and await self._may_run_again(request):
+                await self._run_again(request, stream, relay)
+            else:
+                self._finish(request, stream, await self._settled(request))
+        except DgsfError as error:
+            log.warning("settle_later", extra={"call": str(request.id), "error": str(error)})
+            self._finish(request, stream, _failed(OutcomeUnknown()))
+            self._later(self._settle_until_done(request))
+
+    async def _may_run_again(self, request: CallRequest) -> bool:
+        function = await self._catalogue.version(request.version_id)
+        return try_again(OutcomeUnknown.code, request.attempt, function.options.retries)
+
+    async def _run_again(self, request: CallRequest, stream: CallStream, relay: _Relay) -> None:
+        following = self._open_call(request, request.attempt + 1)
+        if await self._calls.begin_attempt(following) == Outcome.stale:
+            self._finish(request, stream, await self._settled(request))
+            return
+        request.attempt += 1
+        request.reserved = True
+        link = await self._wait_for_link(request.version_id)
+        self._send(request, stream, relay, link)
+
+    async def _settled(self, request: CallRequest) -> CallResult:
+        """The answer of a call that nobody runs any more: its stored one, else 'unknown', refunded if charged."""
+        if request.keep:
+            row = await self._calls.get(request.id)
+            if row is not None and row.response is not None:
+                return stored.decode(row.response)
+        await self._calls.settle_unknown(self._open_call(request, request.attempt), OutcomeUnknown.code)
+        return _failed(OutcomeUnknown())
+
+    async def _settle_until_done(self, request: CallRequest) -> None:
+        while True:
+            await asyncio.sleep(SETTLE_AGAIN_SECONDS)
+            with contextlib.suppress(StoreUnavailable):
+                await self._calls.settle_unknown(self._open_call(request, request.attempt), OutcomeUnknown.code)
+                return
+
+    def _open_call(self, request: CallRequest, attempt: int) -> OpenCall:
+        return OpenCall(request.id, attempt, request.tenant_id, request.version_id, time.time(), None)
+
+    async def _wait_for_link(self, version_id: int) -> ProxyLink | None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(ELSEWHERE_SECONDS):
+                while (link := self._link_for(version_id)) is None:
+                    self._changed.clear()
+                    await self._changed.wait()
+                return link
+        return None
+
+    # --- who is there
+    async def _beat_forever(self) -> None:
+        while True:
+            try:
+                await self._meet()
+            except StoreUnavailable:
+                log.info("proxies_unknown")  # those that we have stay in use
+            self._give_up_silent()
+            await asyncio.sleep(BEAT_SECONDS)
+
+    async def _meet(self) -> None:
+        for row in await self._proxies.list_proxies(KNOWN_SECONDS):
+            link = self._links.get(row.name)
+            if row.unix_path and (link is None or link.lost):
+                await self._connect(row)
+
+    async def _connect(self, row: ProxyRow) -> None:
+        address = Address(row.host_id, row.unix_path or "", row.tcp_host or "", row.tcp_port or 0)
+        settings = self._settings
+        limit = max(settings.max_body_bytes, settings.max_result_bytes)
+        try:
+            link = await ProxyLink.connect(
+                address,
+                row.number,
+                self._secret,
+                self._area,
+                settings.inline_bytes,
+                limit,
+                here=self._here,
+                tcp=settings.transport == "tcp",
+            )
+        except DgsfError as error:
+            log.info("proxy_unreachable", extra={"proxy": row.name, "error": str(error)})
+            return
+        self._links[row.name] = link
+        link.on_lost = lambda: self._forget(row.name, link)
+        self._orders.clear()
+        self._changed.set()
+
+    def _forget(self, name: str, link: ProxyLink) -> None:
+        if self._links.get(name) is link:
+            del self._links[name]
+            self._orders.clear()
+
+    def _give_up_silent(self) -> None:
+        for link in list(self._links.values()):
+            if link.silent_us() > SILENT_US:
+                link.close(ConnectionLost("the proxy does not answer"))
+            else:
+                link.ping()
+
+    def _later(self, work: Coroutine[Any, Any, Any]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+class _Relay:
+    """Passes a caller's cancel on to whichever attempt runs now."""
+
+    def __init__(self) -> None:
+        self.cancelled = False
+        self.cancel_inner: Callable[[], None] = lambda: None
+
+    def cancel(self) -> None:
+        self.cancelled = True
+        self.cancel_inner()
+
+
+def _failed(error: DgsfError) -> CallResult:
+    return CallResult("failed", None, Failure.of(error))

@@ -1,0 +1,186 @@
+"""The JSON shapes that the gateway speaks; OpenAPI's schemas are made from these classes."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from dgsf.store.rows import DeviceRow, FunctionVersion, KeyRow, LeaseRow, UsageRow
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """An error (RFC 9457); further fields depend on the code."""
+
+    type: str
+    title: str
+    status: int
+    code: str
+    detail: str
+    retryable: bool
+    call_id: str | None
+
+
+class ParameterView(msgspec.Struct, frozen=True):
+    """One parameter of a function; `kind` is the name that Python's `inspect` gives it."""
+
+    name: str
+    kind: str
+    required: bool
+    annotation: str | None = None
+
+
+class Manifest(msgspec.Struct, frozen=True):
+    """The metadata of a deploy; `digest` is the sha256 of the code bytes in hex."""
+
+    signature: list[ParameterView]
+    python: str
+    digest: str
+    options: dict[str, Any] = {}
+    doc: str | None = None
+    is_async: bool = False
+    is_generator: bool = False
+
+
+class FunctionView(msgspec.Struct, frozen=True):
+    """A function and its current version."""
+
+    name: str
+    version: int
+    digest: str
+    created_at: datetime
+    options: dict[str, Any]
+    signature: list[dict[str, Any]]
+    python: str
+    doc: str | None
+
+    @classmethod
+    def of(cls, row: FunctionVersion) -> FunctionView:
+        meta = row.metadata
+        return cls(
+            row.name,
+            row.number,
+            row.digest.hex(),
+            row.created_at,
+            meta.get("options", {}),
+            meta.get("signature", []),
+            meta.get("python", ""),
+            meta.get("doc"),
+        )
+
+
+class FunctionList(msgspec.Struct, frozen=True):
+    """One page; `next` is the `after` of the following page, null on the last."""
+
+    functions: list[FunctionView]
+    next: str | None
+
+
+class DeviceInfo(msgspec.Struct, frozen=True):
+    """A device of the pool."""
+
+    id: int
+    name: str
+    node: str
+    kind: str
+    type: str
+    memory_bytes: int
+    slots: int
+    speed: float
+    price_nano_per_us: int
+    state: str
+    incarnation: int
+    heartbeat_at: datetime
+
+    @classmethod
+    def of(cls, row: DeviceRow) -> DeviceInfo:
+        return cls(**{name: getattr(row, name) for name in cls.__struct_fields__})
+
+
+class DeviceList(msgspec.Struct, frozen=True):
+    devices: list[DeviceInfo]
+
+
+class LeaseInfo(msgspec.Struct, frozen=True):
+    """Who holds which slot of which device."""
+
+    device_name: str
+    slot: int
+    epoch: int
+    holder: str
+    function_name: str | None
+    tenant_name: str | None
+    memory_bytes: int
+    granted_at: datetime
+    expires_at: datetime
+    expired: bool
+
+    @classmethod
+    def of(cls, row: LeaseRow) -> LeaseInfo:
+        return cls(**{name: getattr(row, name) for name in cls.__struct_fields__})
+
+
+class LeaseList(msgspec.Struct, frozen=True):
+    leases: list[LeaseInfo]
+
+
+class UsageInfo(msgspec.Struct, frozen=True):
+    """What a function used; `amount_nano` is net of refunds."""
+
+    tenant_name: str
+    function_name: str
+    calls: int
+    device_us: int
+    amount_nano: int
+    refunds: int
+
+    @classmethod
+    def of(cls, row: UsageRow) -> UsageInfo:
+        return cls(**{name: getattr(row, name) for name in cls.__struct_fields__})
+
+
+class UsageList(msgspec.Struct, frozen=True):
+    usage: list[UsageInfo]
+
+
+class KeyInfo(msgspec.Struct, frozen=True):
+    """An API key without its secret."""
+
+    key_id: str
+    role: str
+    name: str
+    tenant_name: str
+    created_at: datetime
+    revoked_at: datetime | None
+
+    @classmethod
+    def of(cls, row: KeyRow) -> KeyInfo:
+        return cls(row.key_id, row.role.value, row.name, row.tenant_name, row.created_at, row.revoked_at)
+
+
+class KeyList(msgspec.Struct, frozen=True):
+    keys: list[KeyInfo]
+
+
+class KeyRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A key to make; without `tenant` it belongs to the asking key's tenant."""
+
+    role: Literal["operator", "deploy", "invoke"]
+    name: Annotated[str, msgspec.Meta(max_length=128)] = ""
+    tenant: Annotated[str, msgspec.Meta(min_length=1, max_length=128)] | None = None
+
+
+class NewKey(msgspec.Struct, frozen=True):
+    """A new key; its text is shown this once."""
+
+    key_id: str
+    key: str
+    role: str
+    name: str
+    tenant_name: str
+
+
+class Health(msgspec.Struct, frozen=True):
+    status: str
+    reason: str | None = None

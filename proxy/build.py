@@ -1,0 +1,82 @@
+"""Puts a proxy together from settings and a database: the one place that knows all its parts."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+
+from dgsf.clock import SystemClock
+from dgsf.config import Settings
+from dgsf.errors import StoreUnavailable
+from dgsf.store.catalogue import Catalogue
+from dgsf.store.database import Database
+from dgsf.store.devices import DeviceStore
+from dgsf.store.leases import LeaseStore
+from dgsf.store.notices import listen
+from dgsf.store.proxies import ProxyStore
+from dgsf.store.rows import ProxyRow
+from dgsf.wire.link import host_id
+from dgsf.wire.shared import SharedArea
+from proxy.directory import Directory
+from proxy.leases import LeaseKeeper
+from proxy.local import LocalProxy
+from proxy.recorder import Recorder
+from proxy.starter import Starter
+from proxy.worker_link import Limits
+
+log = logging.getLogger(__name__)
+SLOTS_CHANNEL = "dgsf_slots"
+BEAT_SECONDS = 1.0
+
+
+def make_proxy(
+    settings: Settings, database: Database, catalogue: Catalogue, secret: bytes, area: SharedArea, row: ProxyRow
+) -> LocalProxy:
+    """A proxy that is registered as `row`; not started yet."""
+    clock = SystemClock()
+    lease_store = LeaseStore(database)
+    tcp = settings.transport == "tcp"
+    directory = Directory(DeviceStore(database), lease_store, secret, host_id(), tcp, row.name)
+    leases = LeaseKeeper(lease_store, row.name, row.incarnation, settings.lease_seconds, clock)
+    limits = Limits(settings.inline_bytes, settings.max_result_bytes)
+    starter = Starter(directory, leases, catalogue.code, secret, area, limits, clock)
+    return LocalProxy(
+        settings, catalogue, directory, leases, starter, Recorder(database, row.number), row.number, clock
+    )
+
+
+class Presence:
+    """Keeps a proxy known to the others: its heartbeat, and its ear for proxies that are short of slots."""
+
+    def __init__(self, database: Database, proxy: LocalProxy, row: ProxyRow) -> None:
+        self._database = database
+        self._store = ProxyStore(database)
+        self._proxy = proxy
+        self._row = row
+        self._tasks: list[asyncio.Task[None]] = []
+        self.replaced = asyncio.Event()
+
+    def start(self) -> None:
+        self._proxy.room.ask_others = self._ask_others
+        self._tasks = [asyncio.create_task(self._beat()), asyncio.create_task(self._hear())]
+
+    async def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _beat(self) -> None:
+        while True:
+            with contextlib.suppress(StoreUnavailable):
+                if not await self._store.beat(self._row.number, self._row.incarnation):
+                    log.error("proxy_replaced", extra={"proxy": self._row.name})
+                    self.replaced.set()
+            await asyncio.sleep(BEAT_SECONDS)
+
+    async def _hear(self) -> None:
+        await listen(self._database, SLOTS_CHANNEL, self._proxy.yield_slot)
+
+    async def _ask_others(self) -> None:
+        async with self._database.acquire() as connection:
+            await connection.execute("SELECT pg_notify($1, '')", SLOTS_CHANNEL)

@@ -1,0 +1,41 @@
+"""One call inside a proxy: its request, its life, its clock and its bill so far."""
+
+from __future__ import annotations
+
+from dgsf.core.invocation import Invocation
+from dgsf.wire.ports import CallRequest, CallStream
+
+
+class ActiveCall:
+    """What the proxy knows of a call between its arrival and its answer."""
+
+    __slots__ = (
+        "arrived_us",
+        "arrived_wall",
+        "billed_us",
+        "cancelled",
+        "dead_us",
+        "device_id",
+        "device_name",
+        "life",
+        "price",
+        "queue_us",
+        "request",
+        "stream",
+        "timeout_us",
+    )
+
+    def __init__(self, request: CallRequest, stream: CallStream, now_us: int, wall: float) -> None:
+        self.request = request
+        self.stream = stream
+        self.life = Invocation(request.attempt)
+        self.arrived_us = now_us
+        self.arrived_wall = wall
+        self.dead_us = now_us + request.start_us
+        self.timeout_us = request.timeout_us
+        self.cancelled = False
+        self.queue_us = 0
+        self.billed_us = 0
+        self.device_id: int | None = None
+        self.device_name = ""
+        self.price = 0

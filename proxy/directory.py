@@ -1,0 +1,132 @@
+"""The devices as a proxy sees them: their rows, what is free on them, and a control connection to each.
+
+The control connection tells how a worker ended and takes orders to stop or kill one.  It belongs to one
+incarnation of a device; when the device server is replaced, a new one is opened.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+
+from dgsf.fabric.control import DeviceControl
+
+from dgsf.core.placement import DeviceView
+from dgsf.errors import ConnectionLost, DgsfError
+from dgsf.store.devices import DeviceStore
+from dgsf.store.leases import LeaseStore
+from dgsf.store.rows import DeviceRow
+from dgsf.wire.link import Address
+from dgsf.wire.messages import Watch, WorkerExit
+
+log = logging.getLogger(__name__)
+EXIT_SECONDS = 3.0
+REQUEST_SECONDS = 10.0
+WorkerKey = tuple[int, int, int]  # device id, incarnation, worker id
+
+
+class Directory:
+    """Finds devices and talks to their servers."""
+
+    def __init__(
+        self, devices: DeviceStore, leases: LeaseStore, secret: bytes, here: str, tcp: bool, holder: str
+    ) -> None:
+        self._devices = devices
+        self._leases = leases
+        self._secret = secret
+        self._holder = holder
+        self.here = here
+        self.tcp = tcp
+        self._controls: dict[tuple[int, int], DeviceControl] = {}
+        self._opening: dict[tuple[int, int], asyncio.Lock] = {}
+        self._exits: dict[WorkerKey, asyncio.Future[WorkerExit]] = {}
+
+    async def pool(self) -> tuple[list[DeviceView], dict[int, DeviceRow]]:
+        """Every device with what is free on it now."""
+        rows, leases = await asyncio.gather(self._devices.list_devices(), self._leases.list_leases(None))
+        used_slots: dict[int, int] = {}
+        used_memory: dict[int, int] = {}
+        for lease in leases:
+            used_slots[lease.device_id] = used_slots.get(lease.device_id, 0) + 1
+            used_memory[lease.device_id] = used_memory.get(lease.device_id, 0) + lease.memory_bytes
+        views = [view_of(row, used_slots.get(row.id, 0), used_memory.get(row.id, 0)) for row in rows]
+        return views, {row.id: row for row in rows}
+
+    async def control(self, device: DeviceRow) -> DeviceControl:
+        """The control connection to this incarnation of a device."""
+        key = (device.id, device.incarnation)
+        async with self._opening.setdefault(key, asyncio.Lock()):
+            control = self._controls.get(key)
+            if control is None or control.lost:
+                control = await DeviceControl.open(address_of(device), self._secret, here=self.here, tcp=self.tcp)
+                control.on_exit = lambda notice: self._exited(key, notice)
+                control.on_lost = lambda: self._control_lost(key)
+                self._controls[key] = control
+                await control.request(Watch(self._holder), REQUEST_SECONDS)
+            return control
+
+    def expect_exit(self, device: DeviceRow, worker_id: int) -> asyncio.Future[WorkerExit]:
+        """A future for the notice of a worker's end; asked for before the worker gets its first call."""
+        key = (device.id, device.incarnation, worker_id)
+        if key not in self._exits:
+            self._exits[key] = asyncio.get_running_loop().create_future()
+        return self._exits[key]
+
+    async def exit_of(self, device: DeviceRow, worker_id: int) -> WorkerExit | None:
+        """How a worker ended; None if its device server cannot tell any more."""
+        waiting = self.expect_exit(device, worker_id)
+        try:
+            async with asyncio.timeout(EXIT_SECONDS):
+                return await asyncio.shield(waiting)
+        except (TimeoutError, DgsfError):
+            return None
+        finally:
+            self._exits.pop((device.id, device.incarnation, worker_id), None)
+
+    async def order(self, device: DeviceRow, message: object) -> bool:
+        """Send an order to a device server; False if it cannot be reached (then its workers are gone or fenced)."""
+        try:
+            control = await self.control(device)
+            await control.request(message, REQUEST_SECONDS)
+        except (DgsfError, TimeoutError) as error:
+            log.info(
+                "order_failed", extra={"device": device.name, "order": type(message).__name__, "error": str(error)}
+            )
+            return False
+        return True
+
+    def close(self) -> None:
+        for control in self._controls.values():
+            with contextlib.suppress(DgsfError):
+                control.close()
+
+    def _exited(self, key: tuple[int, int], notice: WorkerExit) -> None:
+        waiting = self._exits.get((*key, notice.worker_id))
+        if waiting is not None and not waiting.done():
+            waiting.set_result(notice)
+
+    def _control_lost(self, key: tuple[int, int]) -> None:
+        self._controls.pop(key, None)
+        for worker, waiting in self._exits.items():
+            if worker[:2] == key and not waiting.done():
+                waiting.set_exception(ConnectionLost("the device server is gone"))
+                waiting.exception()  # looked at, in case nobody waits for it
+
+
+def address_of(device: DeviceRow) -> Address:
+    return Address(device.host_id, device.unix_path or "", device.tcp_host or "", device.tcp_port or 0)
+
+
+def view_of(row: DeviceRow, used_slots: int, used_memory: int) -> DeviceView:
+    return DeviceView(
+        id=row.id,
+        type=row.type,
+        kind=row.kind,
+        healthy=row.state == "healthy",
+        slots=row.slots,
+        memory_bytes=row.memory_bytes,
+        free_slots=row.slots - used_slots,
+        free_memory=row.memory_bytes - used_memory,
+        speed=row.speed,
+    )

@@ -1,0 +1,123 @@
+"""A lane: the queue of one function version and the warm workers that serve it.
+
+Pure bookkeeping on one event loop: it decides by dgsf.core.scaling which worker gets the next call and
+when another worker is wanted; it starts none itself.  Everything that takes time (leases, processes, the
+database) is behind the `LaneHost` that owns it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Protocol
+
+from dgsf.clock import Clock
+from dgsf.core import scaling
+from dgsf.errors import DgsfError, by_code
+from dgsf.store.catalogue import Function
+from dgsf.wire.messages import Failure, RunEnd
+from dgsf.wire.ports import Payload
+from proxy.call import ActiveCall
+from proxy.worker_link import WorkerLink
+
+
+class LaneHost(Protocol):
+    """What a lane asks of its proxy."""
+
+    def start_worker(self, lane: Lane) -> None: ...
+
+    def call_over(self, lane: Lane, call: ActiveCall, payload: Payload | None, failure: Failure | None) -> None: ...
+
+    def lost_worker(self, lane: Lane, link: WorkerLink, error: DgsfError) -> None: ...
+
+    def may_dispatch(self, link: WorkerLink, now_us: int) -> bool: ...
+
+
+class Lane:
+    """One function version on this proxy."""
+
+    def __init__(self, host: LaneHost, function: Function, clock: Clock, pipeline_depth: int) -> None:
+        self.version = function.version
+        self.options = function.options
+        self.queue: deque[ActiveCall] = deque()
+        self.links: list[WorkerLink] = []
+        self.starting = 0
+        self.starved = False  # wants a worker that the pool has no room for
+        self.used_us = clock.now_us()
+        self._host = host
+        self._clock = clock
+        self._limit = pipeline_depth
+        self._run_time = scaling.RunTime()
+        self._timeout_us = function.options.timeout_us
+
+    # --- calls in
+    def submit(self, call: ActiveCall) -> None:
+        if not call.timeout_us or call.timeout_us > self._timeout_us:
+            call.timeout_us = self._timeout_us
+        self.queue.append(call)
+        self.pump()
+
+    def pump(self) -> None:
+        """Give waiting calls to workers, and ask for more workers if that is not enough."""
+        now = self.used_us = self._clock.now_us()
+        queue = self.queue
+        while queue:
+            link = self._pick(now)
+            if link is None:
+                break
+            link.dispatch(queue.popleft(), now)
+        if queue and not self.starved:
+            for _ in range(self._wanted()):
+                self.starting += 1
+                self._host.start_worker(self)
+
+    def _pick(self, now_us: int) -> WorkerLink | None:
+        """The first worker that is hardly busy, else the least busy one with room."""
+        packed = scaling.pack(self._run_time, self._limit)
+        best, fewest = None, scaling.depth(self._run_time, self._limit)
+        for link in self.links:
+            waiting = len(link.inflight)
+            if waiting < fewest and not link.stopping_since_us and self._host.may_dispatch(link, now_us):
+                if waiting < packed:
+                    return link
+                best, fewest = link, waiting
+        return best
+
+    def _wanted(self) -> int:
+        running = sum(len(link.inflight) for link in self.links)
+        return scaling.more_workers(
+            len(self.queue), running, len(self.links), self.starting, self.options.max_workers, self._run_time
+        )
+
+    # --- workers
+    def worker_ready(self, link: WorkerLink) -> None:
+        self.links.append(link)
+        self.pump()
+
+    def calls_ended(self, link: WorkerLink, ended: list[tuple[ActiveCall, RunEnd, Payload | None, int]]) -> None:
+        price = link.post.device.price_nano_per_us
+        for call, end, payload, device_us in ended:
+            self._run_time.saw(end.run_us)
+            if end.failure is None or by_code(end.failure.code).billable:
+                call.billed_us += device_us
+                call.price = price
+            self._host.call_over(self, call, payload, end.failure)
+        self.pump()
+
+    def worker_lost(self, link: WorkerLink, error: DgsfError) -> None:
+        if link in self.links:
+            self.links.remove(link)
+        self._host.lost_worker(self, link, error)
+
+    def take_back(self, calls: list[ActiveCall]) -> None:
+        """Calls that a lost worker never looked at go to the front of the queue, in order."""
+        for call in reversed(calls):
+            call.life.requeue_unstarted()
+            self.queue.appendleft(call)
+
+    @property
+    def running(self) -> int:
+        return sum(len(link.inflight) for link in self.links)
+
+    @property
+    def unused(self) -> bool:
+        return not (self.queue or self.links or self.starting)

@@ -1,0 +1,331 @@
+"""The proxy itself: calls come in, find their lane, and their outcomes are recorded.
+
+It runs inside a single gateway's process or behind a socket (proxy.server); both ways it is the same object.
+It owns the lanes and everything that takes time on their behalf.  One slow tick looks after deadlines,
+timeouts and idle workers; nothing on the path of a call sets a timer of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from functools import partial
+from typing import Any
+
+from dgsf.clock import Clock, SystemClock
+from dgsf.config import Settings
+from dgsf.core.invocation import State
+from dgsf.core.retry import try_again
+from dgsf.errors import (
+    DgsfError,
+    FunctionCancelled,
+    NoDevice,
+    OutcomeUnknown,
+    PlatformError,
+    QueueFull,
+    ShuttingDown,
+    StartDeadlineMissed,
+    StoreUnavailable,
+)
+from dgsf.store.catalogue import Catalogue
+from dgsf.store.rows import LeaseGrant, Outcome
+from dgsf.wire.messages import Failure, Interrupt, Kill
+from dgsf.wire.ports import CallRequest, CallResult, CallStream, Payload
+from proxy.call import ActiveCall
+from proxy.directory import Directory
+from proxy.lane import Lane
+from proxy.leases import LeaseKeeper
+from proxy.losses import failure_of_exit
+from proxy.recorder import Recorder
+from proxy.room import RoomMaker
+from proxy.starter import NoRoom, Starter
+from proxy.worker_link import WorkerLink
+
+log = logging.getLogger(__name__)
+TICK_SECONDS = 0.02
+NO_DEVICE_SECONDS = 5.0
+LANE_FORGET_SECONDS = 60.0
+DRAIN_SECONDS = 10.0
+
+
+class LocalProxy:
+    """A CallPort over leased workers."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        catalogue: Catalogue,
+        directory: Directory,
+        leases: LeaseKeeper,
+        starter: Starter,
+        recorder: Recorder,
+        number: int,
+        clock: Clock | None = None,
+    ) -> None:
+        self.number = number
+        self.lanes: dict[int, Lane] = {}
+        self.recorder = recorder
+        self._settings = settings
+        self._catalogue = catalogue
+        self._directory = directory
+        self._leases = leases
+        self._starter = starter
+        self._clock = clock or SystemClock()
+        self.room = RoomMaker(self.lanes, starter, self._clock)
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._ticker: asyncio.Task[None] | None = None
+        self._closing = False
+        leases.on_lost = self._lease_lost
+
+    # --- life
+    async def start(self) -> None:
+        self.recorder.start()
+        self._leases.start()
+        self._later(self._reclaim())
+        self._ticker = asyncio.create_task(self._tick_forever())
+
+    async def stop(self) -> None:
+        """Refuse new calls, let running ones end, give all workers and leases back, flush."""
+        self._closing = True
+        await self._drained()
+        if self._ticker is not None:
+            self._ticker.cancel()
+        links = [link for lane in self.lanes.values() for link in list(lane.links)]
+        await asyncio.gather(*(self._starter.give_back(link) for link in links), return_exceptions=True)
+        await self._leases.stop()
+        await self.recorder.stop()
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._directory.close()
+
+    async def _drained(self) -> None:
+        deadline = self._clock.now_us() + int(DRAIN_SECONDS * 1e6)
+        while self._clock.now_us() < deadline:  # a look per tick is enough at the end of a life
+            if not any(lane.queue or lane.running for lane in self.lanes.values()):
+                break
+            await asyncio.sleep(TICK_SECONDS)
+
+    # --- CallPort
+    def open(self, request: CallRequest) -> CallStream:
+        """Take a call; whatever becomes of it is told by the stream."""
+        stream = CallStream(partial(self._cancel, request))
+        call = ActiveCall(request, stream, self._clock.now_us(), self._clock.wall())
+        if self._closing:
+            self._refuse(call, ShuttingDown())
+        elif not self.recorder.available:
+            self._refuse(call, StoreUnavailable())
+        elif (lane := self.lanes.get(request.version_id)) is not None:
+            self._enter(lane, call)
+        else:
+            self._later(self._enter_new(call))
+        return stream
+
+    def _enter(self, lane: Lane, call: ActiveCall) -> None:
+        if len(lane.queue) >= self._settings.queue_limit:
+            self._refuse(
+                call, QueueFull(f"{len(lane.queue)} calls wait for {lane.version.name} already", retry_after=1)
+            )
+        else:
+            lane.submit(call)
+
+    async def _enter_new(self, call: ActiveCall) -> None:
+        """The first call of a version on this proxy: read how it wants to be run."""
+        version_id = call.request.version_id
+        try:
+            deployed = await self._catalogue.version(version_id)
+        except DgsfError as error:
+            self._refuse(call, error)
+            return
+        lane = self.lanes.get(version_id)
+        if lane is None:
+            lane = Lane(self, deployed, self._clock, self._settings.pipeline_depth)
+            self.lanes[version_id] = lane
+        self._enter(lane, call)
+
+    def _refuse(self, call: ActiveCall, error: DgsfError) -> None:
+        """Not accepted: nothing ran, nothing is recorded."""
+        call.request.payload.discard()
+        call.stream.finish(CallResult("failed", None, Failure.of(error)))
+
+    def _cancel(self, request: CallRequest) -> None:
+        """The caller went away: a waiting call is dropped, a running one is asked to stop."""
+        lane = self.lanes.get(request.version_id)
+        for call in list(lane.queue) if lane else []:
+            if call.request is request and lane is not None:
+                lane.queue.remove(call)
+                self.recorder.finish(call, None, Failure.of(FunctionCancelled()))
+                return
+        for link in lane.links if lane else []:
+            for _, call in link.inflight:
+                if call.request is request:
+                    call.cancelled = True
+                    self._look_at(link, self._clock.now_us())
+
+    # --- LaneHost
+    def may_dispatch(self, link: WorkerLink, now_us: int) -> bool:
+        return self._leases.usable(link.post.lease, now_us)
+
+    def start_worker(self, lane: Lane) -> None:
+        self._later(self._start(lane))
+
+    def call_over(self, lane: Lane, call: ActiveCall, payload: Payload | None, failure: Failure | None) -> None:
+        if failure is not None and not call.cancelled and self._tries_again(lane, call, failure):
+            self._later(self._try_again(lane, call, failure))
+        else:
+            self.recorder.finish(call, payload, failure)
+
+    def lost_worker(self, lane: Lane, link: WorkerLink, error: DgsfError) -> None:
+        calls = [call for _, call in link.inflight]
+        link.inflight.clear()
+        lane.take_back(calls[1:])
+        self._later(self._bury(lane, link, calls[0] if calls else None))
+        lane.pump()
+
+    # --- workers come and go
+    async def _start(self, lane: Lane) -> None:
+        try:
+            link = await self._starter.start(lane)
+        except NoRoom:
+            lane.starting -= 1
+            await self.room.make_for(lane)
+        except StoreUnavailable as error:
+            lane.starting -= 1
+            self._fail_queue(lane, error)
+        except PlatformError as error:
+            lane.starting -= 1
+            log.info("worker_start_failed", extra={"version": lane.version.version_id, "error": str(error)})
+            self.room.wait_for_device(lane, isinstance(error, NoDevice))
+        except DgsfError as error:
+            lane.starting -= 1
+            self._fail_queue(lane, error)
+        else:
+            lane.starting -= 1
+            self.room.served(lane)
+            lane.worker_ready(link)
+
+    async def _bury(self, lane: Lane, link: WorkerLink, head: ActiveCall | None) -> None:
+        """A worker is gone: find out why, answer for the call it was running, give its slot back."""
+        if not link.leaving or head is not None:
+            notice = await self._directory.exit_of(link.post.device, link.post.worker_id)
+            if head is not None:
+                self._answer_for_lost(lane, link, head, failure_of_exit(notice))
+            if not link.leaving:
+                if notice is None:  # it may still run: only a dead worker's slot is free
+                    await self._directory.order(link.post.device, Kill(link.post.worker_id, "lost"))
+                await self._leases.release(link.post.lease)
+        lane.pump()
+
+    def _answer_for_lost(self, lane: Lane, link: WorkerLink, head: ActiveCall, error: DgsfError) -> None:
+        if error.billable:
+            head.billed_us += link.stop_clock(self._clock.now_us())
+            head.price = link.post.device.price_nano_per_us
+        self.call_over(lane, head, None, Failure.of(error))
+
+    def _lease_lost(self, grant: LeaseGrant) -> None:
+        for lane in self.lanes.values():
+            for link in list(lane.links):
+                if link.post.lease == grant:
+                    link.close(OutcomeUnknown("the lease on the device was lost"))
+
+    async def _reclaim(self) -> None:
+        try:
+            freed = await self._starter.reclaim()
+        except PlatformError as error:
+            log.info("reclaim_failed", extra={"error": str(error)})
+        else:
+            log.info("reclaimed", extra={"slots": freed})
+
+    def yield_slot(self) -> None:
+        """Another proxy is short of slots."""
+        self._later(self.room.yield_one())
+
+    # --- attempts
+    def _tries_again(self, lane: Lane, call: ActiveCall, failure: Failure) -> bool:
+        return not self._closing and try_again(failure.code, call.life.attempt, lane.options.retries)
+
+    async def _try_again(self, lane: Lane, call: ActiveCall, failure: Failure) -> None:
+        call.life.to(State.queued, failure.code)
+        try:
+            outcome = await self.recorder.next_attempt(call)
+        except DgsfError as error:
+            self.recorder.finish(call, None, Failure.of(error))
+            return
+        if outcome == Outcome.stale:
+            self.recorder.finish(call, None, Failure.of(OutcomeUnknown()))
+        else:
+            lane.queue.appendleft(call)
+            lane.pump()
+
+    def _fail_queue(self, lane: Lane, error: DgsfError) -> None:
+        waiting, failure = list(lane.queue), Failure.of(error)
+        lane.queue.clear()
+        for call in waiting:
+            self.recorder.finish(call, None, failure)
+
+    # --- the tick
+    async def _tick_forever(self) -> None:
+        while True:
+            await asyncio.sleep(TICK_SECONDS)
+            try:
+                self._tick(self._clock.now_us())
+            except Exception:
+                log.exception("tick_failed")
+
+    def _tick(self, now_us: int) -> None:
+        for lane in list(self.lanes.values()):
+            if lane.queue:
+                self._look_at_queue(lane, now_us)
+            for link in list(lane.links):
+                if link.inflight:
+                    self._look_at(link, now_us)
+                elif now_us - link.idle_since_us > self._idle_us(lane):
+                    self._retire(lane, link)
+            if lane.unused and now_us - lane.used_us > LANE_FORGET_SECONDS * 1e6:
+                del self.lanes[lane.version.version_id]
+        self.room.tick(now_us)
+
+    def _look_at_queue(self, lane: Lane, now_us: int) -> None:
+        if not self.recorder.available:
+            self._fail_queue(lane, StoreUnavailable())
+        elif self.room.without_device_us(lane, now_us) > NO_DEVICE_SECONDS * 1e6:
+            self._fail_queue(lane, NoDevice())
+        else:
+            for call in [call for call in lane.queue if now_us > call.dead_us and call.life.attempt == 1]:
+                lane.queue.remove(call)
+                waited = (now_us - call.arrived_us) / 1e6
+                self.recorder.finish(call, None, Failure.of(StartDeadlineMissed(f"not started within {waited:.1f} s")))
+
+    def _look_at(self, link: WorkerLink, now_us: int) -> None:
+        """Stop the running call if its time is up or nobody wants it; kill the worker if it does not stop."""
+        call = link.inflight[0][1]
+        reason = "cancel" if call.cancelled else "timeout"
+        if link.stopping_since_us:
+            if now_us - link.stopping_since_us > self._settings.grace_seconds * 1e6 and not link.killed:
+                link.killed = True
+                self._later(self._directory.order(link.post.device, Kill(link.post.worker_id, reason)))
+        elif call.cancelled or now_us - link.head_since_us > call.timeout_us:
+            link.stopping_since_us = now_us
+            order = Interrupt(
+                link.post.worker_id, call.request.id.bytes, reason, int(self._settings.grace_seconds * 1000) or 1
+            )
+            self._later(self._directory.order(link.post.device, order))
+
+    def _idle_us(self, lane: Lane) -> float:
+        chosen = lane.options.idle_seconds
+        return (self._settings.idle_seconds if chosen is None else chosen) * 1e6
+
+    def _retire(self, lane: Lane, link: WorkerLink) -> None:
+        lane.links.remove(link)
+        self._later(self._starter.give_back(link))
+
+    def _later(self, work: Coroutine[Any, Any, Any]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("task_failed", exc_info=error)

@@ -1,0 +1,105 @@
+"""Makes room in a full pool: idle workers of other functions are given up, least recently used first.
+
+A lane that finds no room is starved: it asks again only after a while, or as soon as something was given
+back here.  Slots that other proxies hold idle are asked for by a notification.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+
+from dgsf.clock import Clock
+from dgsf.errors import PlatformError
+from proxy.lane import Lane
+from proxy.starter import Starter
+from proxy.worker_link import WorkerLink
+
+log = logging.getLogger(__name__)
+HUNGRY_US = 50_000  # a lane without any worker asks again after this
+CONTENT_US = 500_000  # one that has some already
+SETTLED_US = 1_000_000  # a lane with workers takes the slot only of one that has been idle for this long
+
+
+class RoomMaker:
+    """Who waits for room, and whose room can be had."""
+
+    def __init__(self, lanes: dict[int, Lane], starter: Starter, clock: Clock) -> None:
+        self._lanes = lanes
+        self._starter = starter
+        self._clock = clock
+        self._again_us: dict[Lane, int] = {}
+        self._no_device_since: dict[Lane, int] = {}
+        self.ask_others: Callable[[], Awaitable[None]] | None = None
+
+    async def make_for(self, lane: Lane) -> None:
+        """The pool is full: give up an idle worker, or a lost holder's slot, or wait."""
+        self._no_device_since.pop(lane, None)
+        victim = self._idlest(lane)
+        if victim is not None:
+            await self._give_up(*victim)
+            lane.pump()
+            return
+        self._wait(lane)
+        try:
+            if await self._starter.reclaim():
+                self._wake(lane)
+            elif not lane.links and self.ask_others is not None:
+                await self.ask_others()
+        except PlatformError as error:
+            log.info("reclaim_failed", extra={"error": str(error)})
+
+    async def yield_one(self) -> None:
+        """Another proxy is short of slots: give up the least recently used idle worker, if there is one."""
+        victim = self._idlest(None)
+        if victim is not None:
+            await self._give_up(*victim)
+
+    def wait_for_device(self, lane: Lane, none_healthy: bool) -> None:
+        if none_healthy:
+            self._no_device_since.setdefault(lane, self._clock.now_us())
+        self._wait(lane)
+
+    def without_device_us(self, lane: Lane, now_us: int) -> int:
+        since = self._no_device_since.get(lane)
+        return 0 if since is None else now_us - since
+
+    def served(self, lane: Lane) -> None:
+        self._no_device_since.pop(lane, None)
+
+    def tick(self, now_us: int) -> None:
+        for lane in [lane for lane, again in self._again_us.items() if now_us >= again]:
+            self._wake(lane)
+
+    def _wait(self, lane: Lane) -> None:
+        lane.starved = True
+        self._again_us[lane] = self._clock.now_us() + (CONTENT_US if lane.links else HUNGRY_US)
+
+    def _wake(self, lane: Lane) -> None:
+        self._again_us.pop(lane, None)
+        lane.starved = False
+        if lane.queue:
+            lane.pump()
+        else:
+            self._no_device_since.pop(lane, None)
+
+    def _idlest(self, wanting: Lane | None) -> tuple[Lane, WorkerLink] | None:
+        at_least = SETTLED_US if wanting is None or wanting.links else 0
+        now = self._clock.now_us()
+        idle = [
+            (link.idle_since_us, lane, link)
+            for lane in self._lanes.values()
+            if lane is not wanting and not lane.queue
+            for link in lane.links
+            if not link.inflight and now - link.idle_since_us >= at_least
+        ]
+        if not idle:
+            return None
+        _, lane, link = min(idle, key=lambda item: item[0])
+        return lane, link
+
+    async def _give_up(self, lane: Lane, link: WorkerLink) -> None:
+        lane.links.remove(link)
+        await self._starter.give_back(link)
+        for waiting in list(self._again_us):
+            self._wake(waiting)

@@ -1,0 +1,195 @@
+"""The proxy behind a socket: gateways connect, open calls on streams, and get their ends.
+
+It adds nothing to proxy.local but the wire.  A gateway that is gone cancels its calls, unless they are
+keyed: somebody may come back for those.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import socket
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+from dgsf.config import Settings
+from dgsf.errors import ConnectionLost, DgsfError, ProtocolError
+from dgsf.wire.frames import Kind
+from dgsf.wire.handshake import shake_as_server
+from dgsf.wire.messages import Carrier, Invoke, InvokeEnd, reader, split
+from dgsf.wire.ports import CallPort, CallRequest, CallResult, CallStream, Payload
+from dgsf.wire.shared import SharedArea
+from dgsf.wire.streams import PayloadLink
+
+log = logging.getLogger(__name__)
+MAX_OPEN_CALLS = 20_000
+MAX_SHAKING = 64
+_read_invoke = reader(Invoke)
+
+
+class GatewayLink(PayloadLink):
+    """One gateway."""
+
+    def __init__(self, port: CallPort, area: SharedArea, settings: Settings, sharing: bool) -> None:
+        limit = max(settings.max_body_bytes, settings.max_result_bytes)
+        super().__init__(area, settings.inline_bytes, limit, sharing)
+        self._port = port
+        self._open: dict[int, tuple[CallRequest, CallStream]] = {}
+        self._arriving: dict[int, Invoke] = {}
+
+    def frame_received(self, kind: int, flags: int, stream: int, body: bytes) -> None:
+        if kind == Kind.OPEN:
+            self._invoke(stream, body)
+        elif kind == Kind.ITEM:
+            self._piece(stream, body)
+        elif kind == Kind.CREDIT:
+            self.credit_received(stream, body)
+        elif kind == Kind.CANCEL:
+            if stream in self._open:
+                self._open[stream][1].cancel()
+        elif kind == Kind.PING:
+            self.send(Kind.PONG, 0)
+        else:
+            raise ProtocolError(f"a gateway does not send frames of kind {kind}")
+
+    def link_lost(self, error: DgsfError) -> None:
+        super().link_lost(error)
+        open_calls, self._open = self._open, {}
+        for request, stream in open_calls.values():
+            if not request.keep:
+                stream.cancel()
+
+    def _invoke(self, stream: int, body: bytes) -> None:
+        if stream in self._open or stream in self._arriving or len(self._open) >= MAX_OPEN_CALLS:
+            raise ProtocolError("a stream that is open already, or too many of them")
+        invoke, inline = split(body, _read_invoke)
+        if invoke.payload.carrier == Carrier.chunks:
+            self._arriving[stream] = invoke
+        else:
+            self._begin(stream, invoke, inline)
+
+    def _piece(self, stream: int, body: bytes) -> None:
+        invoke = self._arriving.get(stream)
+        if invoke is None:
+            raise ProtocolError("a piece of a payload that was not announced")
+        if self.chunk_received(stream, body) >= invoke.payload.size:
+            del self._arriving[stream]
+            self._begin(stream, invoke, b"")
+
+    def _begin(self, stream: int, invoke: Invoke, inline: bytes) -> None:
+        payload = self.receive(stream, invoke.payload, inline)
+        if payload.path and invoke.payload.carrier == Carrier.shared:
+            payload = self._own(payload)
+        request = CallRequest(
+            UUID(bytes=invoke.call),
+            invoke.tenant_id,
+            invoke.version_id,
+            payload,
+            invoke.reply,
+            invoke.start_us,
+            invoke.timeout_us,
+            invoke.priority,
+            invoke.attempt,
+            invoke.reserved,
+            invoke.keep,
+        )
+        call = self._port.open(request)
+        self._open[stream] = (request, call)
+        call.when_ended(lambda result: self._end(stream, result))
+
+    def _own(self, payload: Payload) -> Payload:
+        """A name of our own for the gateway's file: each side drops its own when it is done."""
+        return Payload(payload.codec, b"", self._area.link(payload.path), payload.size)
+
+    def _end(self, stream: int, result: CallResult) -> None:
+        if self._open.pop(stream, None) is None or self.lost:
+            if result.payload is not None:
+                result.payload.discard()
+            return
+        ref = self.describe(result.payload)
+        head = InvokeEnd(
+            result.state, result.queue_us, result.device_us, result.cost_nano, result.device, ref, result.failure
+        )
+        self.send_with(Kind.END, stream, head, ref, result.payload)
+
+
+class ProxyServer:
+    """Listens for gateways, on a Unix path and on TCP."""
+
+    def __init__(self, settings: Settings, secret: bytes, area: SharedArea, unix_path: Path) -> None:
+        self._port: CallPort | None = None
+        self._settings = settings
+        self._secret = secret
+        self._area = area
+        self._unix_path = unix_path
+        self._listeners: list[socket.socket] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._links: set[GatewayLink] = set()
+        self._shaking = asyncio.Semaphore(MAX_SHAKING)
+
+    def listen(self, tcp_host: str) -> int:
+        """Open both doors; returns the TCP port."""
+        with contextlib.suppress(FileNotFoundError):
+            self._unix_path.unlink()
+        near = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        near.bind(str(self._unix_path))
+        os.chmod(self._unix_path, 0o600)
+        far = socket.create_server((tcp_host, 0), backlog=256)
+        near.listen(256)
+        for listener in (near, far):
+            listener.setblocking(False)
+            self._listeners.append(listener)
+        return int(far.getsockname()[1])
+
+    def start(self, port: CallPort) -> None:
+        """Begin to answer, with this port behind the doors."""
+        self._port = port
+        for listener in self._listeners:
+            self._later(self._accept(listener))
+
+    async def stop(self) -> None:
+        for listener in self._listeners:
+            listener.close()
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for link in list(self._links):
+            link.close()
+        with contextlib.suppress(FileNotFoundError):
+            self._unix_path.unlink()
+
+    async def _accept(self, listener: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            sock, _ = await loop.sock_accept(listener)
+            sock.setblocking(False)
+            self._later(self._welcome(sock))
+
+    async def _welcome(self, sock: socket.socket) -> None:
+        try:
+            async with self._shaking:
+                await shake_as_server(sock, self._secret)
+            await self._adopt(sock)
+        except (ConnectionLost, ProtocolError) as error:
+            log.warning("gateway_refused", extra={"error": str(error)})
+            sock.close()
+        except BaseException:
+            sock.close()
+            raise
+
+    async def _adopt(self, sock: socket.socket) -> None:
+        assert self._port is not None  # nobody is welcomed before start
+        if sock.family != socket.AF_UNIX:
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        link = GatewayLink(self._port, self._area, self._settings, sock.family == socket.AF_UNIX)
+        await asyncio.get_running_loop().connect_accepted_socket(lambda: link, sock)
+        self._links = {known for known in self._links if not known.lost} | {link}
+
+    def _later(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)

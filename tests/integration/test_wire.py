@@ -1,0 +1,265 @@
+"""Connections on real sockets: handshake, cuts at every byte, garbage, silence, back-pressure."""
+
+import asyncio
+import contextlib
+import os
+import socket
+from uuid import uuid4
+
+import pytest
+
+from dgsf.config import Settings
+from dgsf.errors import ConnectionLost, ProtocolError
+from dgsf.wire import link as wire_link
+from dgsf.wire.frames import CHUNK_BYTES, HEADER, Kind, encode_frame
+from dgsf.wire.handshake import MAGIC, shake_as_client, shake_as_server
+from dgsf.wire.link import Address, Link, adopt, connect_socket, host_id
+from dgsf.wire.messages import Codec
+from dgsf.wire.ports import CallRequest, CallResult, CallStream, Payload
+from dgsf.wire.proxy_link import ProxyLink
+from dgsf.wire.shared import SharedArea
+from proxy.server import ProxyServer
+
+SECRET = b"the cluster's own"
+DEADLINE = 20
+
+
+class EchoPort:
+    """A CallPort that answers with what it got; `hold` keeps calls open instead."""
+
+    def __init__(self):
+        self.hold = False
+        self.open_calls = []
+        self.cancelled = []
+
+    def number_for(self, version_id):
+        return 7
+
+    def open(self, request):
+        stream = CallStream(lambda: self.cancelled.append(request.id))
+        self.open_calls.append((request, stream))
+        if not self.hold:
+            data = request.payload.read()
+            path = ""
+            if request.payload.path:
+                path = request.payload.path + "-out"
+                with open(path, "wb") as file:
+                    file.write(data)
+                request.payload.discard()
+            stream.finish(
+                CallResult("succeeded", Payload(Codec.raw, b"" if path else data, path, len(data)), None, 1, 2, 3, "dev")
+            )
+        return stream
+
+
+class Talk(Link):
+    """Remembers what came and why it ended."""
+
+    def __init__(self):
+        super().__init__()
+        self.frames = []
+        self.ended = asyncio.get_running_loop().create_future()
+
+    def frame_received(self, kind, flags, stream, body):
+        self.frames.append((kind, stream, body))
+
+    def link_lost(self, error):
+        self.ended.set_result(error)
+
+
+@contextlib.asynccontextmanager
+async def proxy_server(tmp_path, port):
+    area = SharedArea(f"dgsf-test-{uuid4().hex[:12]}")
+    area.make()
+    server = ProxyServer(Settings(), SECRET, area, tmp_path / "p.sock")
+    tcp_port = server.listen("127.0.0.1")
+    server.start(port)
+    try:
+        yield Address(host_id(), str(tmp_path / "p.sock"), "127.0.0.1", tcp_port), area
+    finally:
+        await server.stop()
+        area.remove()
+
+
+async def proxy_link(address, area, tcp):
+    settings = Settings()
+    return await ProxyLink.connect(
+        address, 7, SECRET, area, settings.inline_bytes, settings.max_body_bytes, here=host_id(), tcp=tcp
+    )
+
+
+def request_for(data, area=None):
+    payload = Payload(Codec.raw, data, "", len(data))
+    if area is not None:
+        descriptor, path = area.new_file()
+        os.write(descriptor, data)
+        os.close(descriptor)
+        payload = Payload(Codec.raw, b"", path, len(data))
+    return CallRequest(uuid4(), 1, 2, payload, Codec.json, 1_000_000)
+
+
+async def result_of(stream):
+    async with asyncio.timeout(DEADLINE):
+        return await stream.result()
+
+
+@pytest.mark.parametrize("tcp", [False, True], ids=["unix", "tcp"])
+async def test_many_calls_share_one_connection(tmp_path, tcp):
+    async with proxy_server(tmp_path, EchoPort()) as (address, area):
+        link = await proxy_link(address, area, tcp)
+        streams = [link.open(request_for(b"call %d" % number)) for number in range(500)]
+        results = [await result_of(stream) for stream in streams]
+        assert [result.payload.read() for result in results] == [b"call %d" % number for number in range(500)]
+        assert results[0].device == "dev" and results[0].cost_nano == 3
+        link.close()
+
+
+@pytest.mark.parametrize("tcp", [False, True], ids=["shared memory", "chunks"])
+async def test_large_payloads_go_both_ways_and_leave_nothing_behind(tmp_path, tcp):
+    data = os.urandom(5 * 1024 * 1024 + 17)
+    async with proxy_server(tmp_path, EchoPort()) as (address, area):
+        link = await proxy_link(address, area, tcp)
+        requests = [request_for(data, area) for _ in range(3)]
+        for stream in [link.open(request) for request in requests]:
+            result = await result_of(stream)
+            assert result.payload.read() == data
+            result.payload.discard()
+        for request in requests:
+            request.payload.discard()
+        assert list((area.folder / "in").iterdir()) == []
+        link.close()
+
+
+async def test_a_gateway_that_is_gone_cancels_its_calls_but_not_the_keyed_ones(tmp_path):
+    port = EchoPort()
+    port.hold = True
+    async with proxy_server(tmp_path, port) as (address, area):
+        link = await proxy_link(address, area, False)
+        plain, keyed = request_for(b"a"), request_for(b"b")
+        keyed.keep = True
+        link.open(plain)
+        link.open(keyed)
+        async with asyncio.timeout(DEADLINE):
+            while len(port.open_calls) < 2:
+                await asyncio.sleep(0)
+            link.close()
+            while not port.cancelled:
+                await asyncio.sleep(0.01)
+        assert port.cancelled == [plain.id]
+
+
+async def test_a_lost_connection_is_told_to_every_caller(tmp_path):
+    port = EchoPort()
+    port.hold = True
+    async with proxy_server(tmp_path, port) as (address, area):
+        link = await proxy_link(address, area, False)
+        streams = [link.open(request_for(b"x")) for _ in range(10)]
+        link.close(ConnectionLost("cut"))
+        results = [await result_of(stream) for stream in streams]
+        assert {result.failure.code for result in results} == {"connection_lost"}
+        assert (await result_of(link.open(request_for(b"x")))).failure.code == "connection_lost"
+
+
+@pytest.mark.parametrize("side", ["client", "server"])
+async def test_a_wrong_secret_is_refused_on_both_sides(side):
+    left, right = socket.socketpair()
+    left.setblocking(False)
+    right.setblocking(False)
+    secrets = {"client": (b"wrong", SECRET), "server": (SECRET, b"wrong")}[side]
+    client = asyncio.create_task(shake_as_client(left, secrets[0]))
+    server = asyncio.create_task(shake_as_server(right, secrets[1]))
+    with pytest.raises(ProtocolError, match="does not hold this cluster's secret"):
+        await client
+    left.close()
+    with pytest.raises(ConnectionLost):
+        await server
+    right.close()
+
+
+async def test_another_protocol_is_refused(tmp_path):
+    async with proxy_server(tmp_path, EchoPort()) as (address, _):
+        reader, writer = await asyncio.open_connection("127.0.0.1", address.tcp_port)
+        writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n" + b" " * 64)
+        async with asyncio.timeout(DEADLINE):
+            with contextlib.suppress(ConnectionError):
+                assert await reader.read() == b""
+        writer.close()
+
+
+async def test_silence_in_the_handshake_ends_after_its_deadline():
+    left, right = socket.socketpair()
+    left.setblocking(False)
+    right.setblocking(False)
+    with pytest.raises(ConnectionLost, match="no answer within"):
+        await shake_as_server(right, SECRET, timeout=0.05)
+    left.send(MAGIC)
+    with pytest.raises(ConnectionLost, match="no answer within"):
+        await shake_as_server(right, SECRET, timeout=0.05)
+    left.close()
+    right.close()
+
+
+async def test_a_stream_cut_at_every_byte_closes_that_connection_and_no_other(tmp_path):
+    async with proxy_server(tmp_path, EchoPort()) as (address, area):
+        healthy = await proxy_link(address, area, False)
+        whole = encode_frame(Kind.PING, 0) + encode_frame(Kind.OPEN, 1, b"\x00\x01\x02 not a head")
+        for cut in range(1, len(whole)):
+            sock = await connect_socket(address, SECRET, here=host_id(), tcp=False)
+            await asyncio.get_running_loop().sock_sendall(sock, whole[:cut])
+            sock.close()
+        assert (await result_of(healthy.open(request_for(b"still here")))).payload.read() == b"still here"
+        healthy.close()
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [
+        HEADER.pack(3 * 1024 * 1024, Kind.OPEN, 0, 0, 1),
+        HEADER.pack(0, 99, 0, 0, 1),
+        HEADER.pack(0, Kind.OPEN, 0, 7, 1),
+        encode_frame(Kind.OPEN, 1, b""),
+        encode_frame(Kind.OPEN, 1, b"\xff\xff\xff\x7f" + b"x" * 50),
+        encode_frame(Kind.ITEM, 5, b"a piece of nothing"),
+        encode_frame(Kind.LOADED, 0, b""),
+        os.urandom(4096),
+    ],
+)
+async def test_garbage_closes_the_connection_and_wedges_nothing(tmp_path, garbage):
+    async with proxy_server(tmp_path, EchoPort()) as (address, area):
+        sock = await connect_socket(address, SECRET, here=host_id(), tcp=False)
+        talk = await adopt(sock, Talk())
+        talk._transport.write(garbage + b"\x01" * HEADER.size)
+        async with asyncio.timeout(DEADLINE):
+            await talk.ended
+        link = await proxy_link(address, area, True)
+        assert (await result_of(link.open(request_for(b"ok")))).payload.read() == b"ok"
+        link.close()
+
+
+async def test_a_sender_without_credit_waits(tmp_path):
+    """A receiver that never gives credit gets the window and not a byte more."""
+    left, right = socket.socketpair()
+    talk = await adopt(left, Talk())
+    link = await adopt(right, ProxyLink(1, SharedArea("unused"), 1024, 2**30, sharing=False))
+    link.open(request_for(b"z" * (40 * CHUNK_BYTES)))
+    async with asyncio.timeout(DEADLINE):
+        while sum(kind == Kind.ITEM for kind, _, _ in talk.frames) < 4:
+            await asyncio.sleep(0)
+        for _ in range(200):
+            await asyncio.sleep(0)
+    assert sum(kind == Kind.ITEM for kind, _, _ in talk.frames) == 4
+    link.close()
+    talk.close()
+
+
+async def test_a_peer_that_does_not_read_is_given_up(monkeypatch):
+    monkeypatch.setattr(wire_link, "MAX_WAITING_BYTES", 1024 * 1024)
+    left, right = socket.socketpair()
+    talk = await adopt(left, Talk())
+    async with asyncio.timeout(DEADLINE):
+        with contextlib.suppress(ConnectionLost):
+            while True:
+                talk.send(Kind.LOG, 0, b"x" * 100_000)
+                await asyncio.sleep(0)
+        assert "does not read" in (await talk.ended).message
+    right.close()

@@ -1,0 +1,89 @@
+"""Options are checked by one table, in the decorator and at deploy."""
+
+from __future__ import annotations
+
+import pytest
+
+import dgsf
+from dgsf.config import GIB, MIB
+from dgsf.core.names import check_name
+from dgsf.core.options import FunctionOptions, options_table, parse_options
+from dgsf.errors import InvalidName, InvalidOption, UnknownOption
+
+
+def test_without_options_the_defaults_hold():
+    assert parse_options({}) == FunctionOptions()
+    assert FunctionOptions().memory == 512 * MIB
+    assert FunctionOptions().given() == {}
+
+
+def test_values_are_normalised_and_survive_a_journey_as_json():
+    given = {"gpu": ["A100", "T4"], "memory": "2GiB", "timeout": 5, "retries": 2, "network": True, "idle_seconds": 1}
+    options = parse_options(given)
+    assert options.gpu == ("A100", "T4")
+    assert options.memory_bytes == 2 * GIB
+    assert options.timeout_us == 5_000_000
+    assert parse_options(options.given()) == options
+    assert parse_options({"gpu": "A100"}).given() == {"gpu": "A100"}
+
+
+@pytest.mark.parametrize(
+    ("given", "hint"),
+    [
+        ({"memory": "12 potatoes"}, "a size from 1MiB"),
+        ({"memory": 1000}, "a size from 1MiB"),
+        ({"memory": True}, "a size from 1MiB"),
+        ({"memory": "inf"}, "a size from 1MiB"),
+        ({"timeout": 0}, "0.01 to 86400"),
+        ({"timeout": float("nan")}, "0.01 to 86400"),
+        ({"timeout": "30"}, "0.01 to 86400"),
+        ({"retries": 11}, "0 to 10"),
+        ({"retries": 1.5}, "0 to 10"),
+        ({"network": 1}, "True or False"),
+        ({"gpu": []}, "a list of up to 16"),
+        ({"gpu": "no such thing!"}, "a device type"),
+        ({"gpu": ["A100", "A100"]}, "twice"),
+        ({"attach": "fabric"}, "attach='near' works"),
+        ({"attach": "auto"}, "attach='near' works"),
+        ({"attach": "far"}, "expected 'near'"),
+        ({"max_workers": -1}, "0 to 1000"),
+        ({"idle_seconds": 0}, "0.05 to 86400"),
+    ],
+)
+def test_a_bad_value_is_refused_with_its_range(given, hint):
+    with pytest.raises(InvalidOption) as caught:
+        parse_options(given)
+    assert hint in caught.value.message
+    assert next(iter(given)) in caught.value.message
+    assert caught.value.status == 422
+
+
+def test_an_unknown_option_suggests_the_nearest():
+    with pytest.raises(UnknownOption, match="did you mean 'timeout'"):
+        parse_options({"timeot": 3})
+    with pytest.raises(UnknownOption, match="known options: gpu, memory"):
+        parse_options({"zzzzz": 3})
+
+
+@pytest.mark.parametrize("name", ["packages", "env", "secrets", "volumes"])
+def test_reserved_options_say_so(name):
+    with pytest.raises(UnknownOption, match="reserved for a later version"):
+        parse_options({name: []})
+
+
+def test_the_decorator_refuses_on_its_own_line():
+    app = dgsf.App("a")
+    with pytest.raises(dgsf.UnknownOption, match="did you mean 'memory'"):
+        app.function(memry="1GiB")
+    with pytest.raises(dgsf.InvalidOption):
+        dgsf.App("b", timeout=-1)
+
+
+def test_every_option_is_in_the_manual():
+    assert [row[0] for row in options_table()] == list(FunctionOptions.__dataclass_fields__)
+
+
+@pytest.mark.parametrize("name", ["", "a b", "-x", "ä", "x" * 129, None, "a/b", "a\n"])
+def test_bad_names_are_refused(name):
+    with pytest.raises(InvalidName, match="cannot be the name"):
+        check_name(name)
