@@ -91,7 +91,7 @@ def private_folder(path: Path) -> Path:
     if not stat.S_ISDIR(found.st_mode):
         raise StartError(f"{path} is not a folder; remove it and start again")
     if found.st_uid != os.geteuid():
-        raise StartError(f"{path} belongs to user id {found.st_uid}, not to us ({os.geteuid()}); choose another --data-dir")
+        raise StartError(f"{path} belongs to user id {found.st_uid}, not to {os.geteuid()}; choose another --data-dir")
     if found.st_mode & 0o022:
         raise StartError(f"{path} can be written by others (mode {found.st_mode & 0o777:o}); run: chmod 700 {path}")
     return path

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from prometheus_client.registry import Collector
@@ -33,6 +33,7 @@ class Context:
     devices: DeviceStore
     leases: LeaseStore
     collectors: Sequence[Collector] = ()
+    ready: Callable[[], bool] = lambda: True  # whether the port can take calls now
 
     @classmethod
     def over(
@@ -43,6 +44,7 @@ class Context:
         area: SharedArea,
         catalogue: Catalogue,
         collectors: Sequence[Collector] = (),
+        ready: Callable[[], bool] = lambda: True,
     ) -> Context:
         """All stores over one database."""
         return cls(
@@ -56,4 +58,5 @@ class Context:
             DeviceStore(database),
             LeaseStore(database),
             collectors,
+            ready,
         )

@@ -1,9 +1,8 @@
-"""The proxies apart, as one CallPort: routes calls by rendezvous hash, spills over, settles what was lost.
+"""The proxies apart, as one CallPort: routes calls by rendezvous hash, spills over, recovers what was lost.
 
 A proxy that does not answer for a while is given up: its connection is closed and each of its calls is
-settled with the store, which is the only one to know.  The settlement fences: whatever the lost proxy
-writes later is refused as stale.  A function that allows retries is run again elsewhere, under the next
-attempt; any other call ends as `outcome_unknown`, uncharged.
+recovered: a function that allows retries runs again elsewhere, under the next attempt, which fences whatever
+the lost proxy may still write; any other call ends as `outcome_unknown`, for the caller to settle.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import time
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -19,11 +17,11 @@ from dgsf.config import Settings
 from dgsf.core.rendezvous import ranked
 from dgsf.core.retry import try_again
 from dgsf.errors import ConnectionLost, DgsfError, OutcomeUnknown, PlatformError, QueueFull, StoreUnavailable
+from dgsf.ids import minted_at_ms
 from dgsf.store.calls import CallStore
 from dgsf.store.catalogue import Catalogue
 from dgsf.store.proxies import ProxyStore
 from dgsf.store.rows import OpenCall, Outcome, ProxyRow
-from dgsf.wire import stored
 from dgsf.wire.link import Address, host_id
 from dgsf.wire.messages import Failure
 from dgsf.wire.ports import CallRequest, CallResult, CallStream
@@ -34,7 +32,6 @@ log = logging.getLogger(__name__)
 BEAT_SECONDS = 0.5
 SILENT_US = 3_000_000
 KNOWN_SECONDS = 10.0
-SETTLE_AGAIN_SECONDS = 0.5
 ELSEWHERE_SECONDS = 10.0
 
 
@@ -91,7 +88,7 @@ class Fleet:
 
     def _send(self, request: CallRequest, stream: CallStream, relay: _Relay, link: ProxyLink | None) -> None:
         if link is None:
-            self._finish(request, stream, _failed(PlatformError("no proxy answers now")))
+            stream.finish(_failed(PlatformError("no proxy answers now")))
             return
         inner = link.open(request)
         relay.cancel_inner = inner.cancel
@@ -102,15 +99,11 @@ class Fleet:
     ) -> None:
         code = result.failure.code if result.failure else ""
         if code == ConnectionLost.code and not result.device:
-            self._later(self._settle(request, stream, relay))
+            self._later(self._recover(request, stream, relay))
         elif code == QueueFull.code and (other := self._link_for(request.version_id, beside=link)) is not None:
             self._send(request, stream, relay, other)
         else:
-            self._finish(request, stream, result)
-
-    def _finish(self, request: CallRequest, stream: CallStream, result: CallResult) -> None:
-        request.payload.discard()
-        stream.finish(result)
+            stream.finish(result)
 
     # --- routing
     def _link_for(self, version_id: int, beside: ProxyLink | None = None) -> ProxyLink | None:
@@ -123,51 +116,31 @@ class Fleet:
                 return link
         return None
 
-    # --- settling
-    async def _settle(self, request: CallRequest, stream: CallStream, relay: _Relay) -> None:
-        """The proxy that had this call is gone: find out, fence it, and answer."""
+    # --- what a lost proxy leaves behind
+    async def _recover(self, request: CallRequest, stream: CallStream, relay: _Relay) -> None:
+        """The proxy that had this call is gone: run it elsewhere if that is allowed, else nobody knows."""
         try:
-            if not relay.cancelled and await self._may_run_again(request):
-                await self._run_again(request, stream, relay)
-            else:
-                self._finish(request, stream, await self._settled(request))
+            link = None if relay.cancelled else await self._elsewhere(request)
         except DgsfError as error:
-            log.warning("settle_later", extra={"call": str(request.id), "error": str(error)})
-            self._finish(request, stream, _failed(OutcomeUnknown()))
-            self._later(self._settle_until_done(request))
+            log.warning("recovery_failed", extra={"call_id": str(request.id), "error": str(error)})
+            link = None
+        if link is None:
+            stream.finish(_failed(OutcomeUnknown()))  # whoever asked settles it with the store
+        else:
+            self._send(request, stream, relay, link)
 
-    async def _may_run_again(self, request: CallRequest) -> bool:
+    async def _elsewhere(self, request: CallRequest) -> ProxyLink | None:
+        """Another proxy for the next attempt; the attempt is committed first, which fences the lost proxy."""
         function = await self._catalogue.version(request.version_id)
-        return try_again(OutcomeUnknown.code, request.attempt, function.options.retries)
-
-    async def _run_again(self, request: CallRequest, stream: CallStream, relay: _Relay) -> None:
-        following = self._open_call(request, request.attempt + 1)
+        if not try_again(OutcomeUnknown.code, request.attempt, function.options.retries):
+            return None
+        created = minted_at_ms(request.id) / 1000
+        following = OpenCall(request.id, request.attempt + 1, request.tenant_id, request.version_id, created)
         if await self._calls.begin_attempt(following) == Outcome.stale:
-            self._finish(request, stream, await self._settled(request))
-            return
+            return None
         request.attempt += 1
         request.reserved = True
-        link = await self._wait_for_link(request.version_id)
-        self._send(request, stream, relay, link)
-
-    async def _settled(self, request: CallRequest) -> CallResult:
-        """The answer of a call that nobody runs any more: its stored one, else 'unknown', refunded if charged."""
-        if request.keep:
-            row = await self._calls.get(request.id)
-            if row is not None and row.response is not None:
-                return stored.decode(row.response)
-        await self._calls.settle_unknown(self._open_call(request, request.attempt), OutcomeUnknown.code)
-        return _failed(OutcomeUnknown())
-
-    async def _settle_until_done(self, request: CallRequest) -> None:
-        while True:
-            await asyncio.sleep(SETTLE_AGAIN_SECONDS)
-            with contextlib.suppress(StoreUnavailable):
-                await self._calls.settle_unknown(self._open_call(request, request.attempt), OutcomeUnknown.code)
-                return
-
-    def _open_call(self, request: CallRequest, attempt: int) -> OpenCall:
-        return OpenCall(request.id, attempt, request.tenant_id, request.version_id, time.time(), None)
+        return await self._wait_for_link(request.version_id)
 
     async def _wait_for_link(self, version_id: int) -> ProxyLink | None:
         with contextlib.suppress(TimeoutError):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib.metadata import PackageNotFoundError, version
 
-from dgsf.errors import StoreUnavailable
+from dgsf.errors import PlatformError, StoreUnavailable
 from gateway.handling import Asked
 from gateway.metrics import exposition
 from gateway.reply import Reply, json_reply, text_reply
@@ -37,6 +37,8 @@ async def readyz(asked: Asked) -> Reply:
     away = asked.context.catalogue.away
     if away is not None:
         raise StoreUnavailable(away.message)
+    if not asked.context.ready():
+        raise PlatformError("no proxy can take calls now")
     return json_reply(Health("ready"))
 
 

@@ -132,7 +132,7 @@ class Invoker:
         self, principal: Principal, function: Function, payload: Payload, wanted: Codec, asked: CallHeaders
     ) -> CallRequest:
         return CallRequest(
-            self._ids.mint(self._port.number),
+            self._ids.mint(self._port.number_for(function.version.version_id)),
             principal.tenant_id,
             function.version.version_id,
             payload,

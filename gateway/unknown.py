@@ -42,7 +42,7 @@ class Watchdog:
     """Ends streams of a proxy that has gone silent; one look per second, no timer per call."""
 
     def __init__(self) -> None:
-        self._due: dict[CallStream, float] = {}
+        self._open: dict[CallStream, tuple[float, CallRequest, Function]] = {}
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -55,10 +55,10 @@ class Watchdog:
                 await self._task
 
     def watch(self, stream: CallStream, call: CallRequest, function: Function) -> None:
-        self._due[stream] = time.monotonic() + patience(call, function)
+        self._open[stream] = (time.monotonic(), call, function)
 
     def forget(self, stream: CallStream) -> None:
-        self._due.pop(stream, None)
+        self._open.pop(stream, None)
 
     async def _look_forever(self) -> None:
         while True:
@@ -66,11 +66,13 @@ class Watchdog:
             self.look(time.monotonic())
 
     def look(self, now: float) -> None:
-        for stream in [stream for stream, due in self._due.items() if due < now]:
-            self._due.pop(stream)
-            log.error("proxy_silent")
-            stream.cancel()
-            stream.finish(CallResult("failed", None, Failure.of(OutcomeUnknown("the proxy has gone silent"))))
+        """End what should have ended long ago."""
+        for stream, (since, call, function) in list(self._open.items()):
+            if now - since > patience(call, function):
+                log.error("proxy_silent", extra={"call_id": str(call.id)})
+                del self._open[stream]
+                stream.cancel()
+                stream.finish(CallResult("failed", None, Failure.of(OutcomeUnknown("the proxy has gone silent"))))
 
 
 class Settler:

@@ -108,6 +108,9 @@ class LocalProxy:
             await asyncio.sleep(TICK_SECONDS)
 
     # --- CallPort
+    def number_for(self, version_id: int) -> int:
+        return self.number
+
     def open(self, request: CallRequest) -> CallStream:
         """Take a call; whatever becomes of it is told by the stream."""
         stream = CallStream(partial(self._cancel, request))

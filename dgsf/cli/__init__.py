@@ -18,6 +18,7 @@ from dgsf.errors import DgsfError, FunctionError, UsageError
 
 COMMANDS: dict[str, str] = {
     "up": "start the whole platform on this machine",
+    "demo": "start, deploy, call, show the bill, stop",
     "deploy": "deploy the functions of a file",
     "run": "deploy one function of a file and call it",
     "invoke": "call a deployed function",

@@ -300,7 +300,7 @@ class Pool:
         """At once the first time, then later and later."""
         if failures == 0:
             return 0
-        return min(self.policy.backoff_us * 2 ** min(failures - 1, 16), self.policy.backoff_limit_us)
+        return min(self.policy.backoff_us << min(failures - 1, 16), self.policy.backoff_limit_us)
 
 
 def _stray(event: Event) -> list[Effect]:

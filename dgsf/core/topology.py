@@ -1,7 +1,8 @@
 """Names of devices: which node has which, told by names that people can read.
 
-A device is called "<node>/<its name there>", as in "box/cpu0".  Two nodes of the same name are told apart by a short piece of
-the later one's id; the earlier keeps its plain name, so that a node that joins renames nobody.
+A device is called "<node>/<its name there>", as in "box/cpu0".  Two nodes of the same name are told apart
+by a short piece of the later one's id; the earlier keeps its plain name, so that a node that joins renames
+nobody.
 """
 
 from __future__ import annotations

@@ -9,10 +9,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from dgsf.config import load_settings
-from dgsf.core.devices import DeviceSpec, parse_devices
+from dgsf.core.devices import AUTO, DeviceSpec
 from dgsf.core.topology import Place
 from dgsf.fabric.device_server import DeviceServer
-from dgsf.fabric.devices import detect
+from dgsf.fabric.devices import resolve_devices
 from dgsf.paths import Layout, layout_of, private_folder
 from dgsf.telemetry import setup_logging
 from dgsf.wire.link import Address
@@ -20,14 +20,9 @@ from dgsf.wire.link import Address
 
 def offered_devices(fallback: str) -> list[DeviceSpec]:
     """This node's devices: by its own DGSF_DEVICES, else by what the platform says, else what is found."""
-    own = load_settings().devices
-    return resolve_devices(fallback if own == "auto" else own)
-
-
-def resolve_devices(text: str) -> list[DeviceSpec]:
-    """'auto' asks the machine."""
-    parsed = parse_devices(text)
-    return parsed if isinstance(parsed, list) else detect()
+    settings = load_settings()
+    chosen = fallback if settings.devices == AUTO else settings.devices
+    return resolve_devices(chosen, settings.price_nano_per_us)
 
 
 class DeviceActor:

@@ -8,6 +8,7 @@ This module imports no ray; it only writes its settings down.
 
 from __future__ import annotations
 
+import importlib.util
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,6 +60,7 @@ class RayNode:
     node_name: str
     temp_dir: Path
     port: int = 0  # of the head
+    client_port: int = 0  # for Ray's own client server, which the head insists on where grpc is installed
     head_address: str = ""  # empty: this is the head
 
     @property
@@ -67,10 +69,9 @@ class RayNode:
 
     def command(self) -> list[str]:
         join = [f"--address={self.head_address}"]
-        lead = ["--head", f"--port={self.port}", f"--node-ip-address={LOOPBACK}", "--include-dashboard=false", "--no-monitor"]
         return [
             *(sys.executable, "-m", "ray.scripts.scripts", "start", "--block"),
-            *(join if self.head_address else lead),
+            *(join if self.head_address else self._head_options()),
             f"--temp-dir={self.temp_dir}",
             f"--node-name={self.node_name}",
             "--num-cpus=0",  # nothing of ours asks Ray for a core, and so it starts no idle workers
@@ -79,7 +80,16 @@ class RayNode:
             "--include-log-monitor=false",
             "--disable-usage-stats",
             "--log-style=record",
+            # free ports instead of fixed ones: several platforms live on one machine
+            *("--min-worker-port=0", "--max-worker-port=0", "--dashboard-agent-listen-port=0"),
         ]
+
+    def _head_options(self) -> list[str]:
+        options = ["--head", f"--port={self.port}", f"--node-ip-address={LOOPBACK}"]
+        options += ["--include-dashboard=false", "--no-monitor"]
+        if importlib.util.find_spec("grpc") is not None:
+            options.append(f"--ray-client-server-port={self.client_port}")
+        return options
 
     def environment(self, settings: Settings, token: str) -> dict[str, str]:
         """Also the environment of every device server on this node, through the raylet."""

@@ -13,7 +13,6 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -38,7 +37,7 @@ PRELOAD = ("numpy", "numpy.random", "torch", "cloudpickle", "msgspec", "dgsf.sdk
 START_SECONDS = 120.0
 STOP_SECONDS = 10.0
 T = TypeVar("T", "Ready", "Child")
-_KEPT_VARIABLES = ("PATH", "LANG", "LC_ALL", "TZ", "LD_LIBRARY_PATH", "PYTHONDONTWRITEBYTECODE", "DGSF_MARK")
+_KEPT_VARIABLES = ("LANG", "LC_ALL", "TZ", "LD_LIBRARY_PATH", "PYTHONDONTWRITEBYTECODE", "DGSF_MARK")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +54,14 @@ class ZygoteOptions:
 
 @dataclass(frozen=True, slots=True)
 class Child:
-    """A worker's process: its number for the zygote, and the one that we see."""
+    """A worker's process: its number for the zygote, the one that we see, and its end.
+
+    `ended` gives None when the zygote was lost, which ends its workers too.
+    """
 
     pid: int
     host_pid: int
+    ended: asyncio.Future[Exited | None]
 
 
 def zygote_environment(options: ZygoteOptions) -> dict[str, str]:
@@ -66,6 +69,7 @@ def zygote_environment(options: ZygoteOptions) -> dict[str, str]:
     paths = (str(Path(__file__).resolve().parents[2]), *options.import_paths)
     kept = {name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ}
     fixed = {
+        "PATH": f"{sys.prefix}/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
         "HOME": "/tmp",  # noqa: S108 - the worker's own
         "PYTHONPATH": os.pathsep.join(paths),
         "OPENBLAS_NUM_THREADS": "1",  # it would start its threads when numpy is imported
@@ -77,17 +81,15 @@ def zygote_environment(options: ZygoteOptions) -> dict[str, str]:
 class ZygoteClient:
     """One running zygote."""
 
-    def __init__(
-        self, options: ZygoteOptions, on_exit: Callable[[Exited], None], on_lost: Callable[[str], None]
-    ) -> None:
+    def __init__(self, options: ZygoteOptions) -> None:
         self._options = options
-        self._on_exit = on_exit
-        self._on_lost = on_lost
+        self.lost = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._process: subprocess.Popen[bytes] | None = None
         self._socket: socket.socket | None = None
         self._ready: asyncio.Future[Ready] = self._loop.create_future()
         self._spawning: dict[int, asyncio.Future[Child]] = {}
+        self._children: dict[int, Child] = {}
         self._requests = 0
 
     @property
@@ -152,7 +154,8 @@ class ZygoteClient:
         if self._process is None:
             return
         try:
-            await asyncio.wait_for(_ended(self._process), STOP_SECONDS)
+            async with asyncio.timeout(STOP_SECONDS):
+                await _ended(self._process)
         except TimeoutError:
             self._process.kill()
             await _ended(self._process)
@@ -163,13 +166,13 @@ class ZygoteClient:
             while self._socket is not None:
                 data, descriptors, _flags, _address = socket.recv_fds(self._socket, MAX_MESSAGE_BYTES, 1)
                 if not data:
-                    self._lose("it ended")
+                    self._detach("it ended")
                     return
                 self._handle(read_report(data), descriptors)
         except BlockingIOError:
             return
         except (OSError, DgsfError) as error:
-            self._lose(str(error))
+            self._detach(str(error))
 
     def _handle(self, report: Ready | Refused | Spawned | Exited, descriptors: list[int]) -> None:
         try:
@@ -178,7 +181,7 @@ class ZygoteClient:
             elif isinstance(report, Refused):
                 _settle(self._ready, report.failure.error())
             elif isinstance(report, Exited):
-                self._on_exit(report)
+                self._children.pop(report.pid).ended.set_result(report)
             else:
                 self._spawned(report, descriptors)
         finally:
@@ -191,15 +194,12 @@ class ZygoteClient:
             if future is not None:
                 _settle(future, report.failure.error())
             return
-        child = Child(report.pid, _host_pid(descriptors[0]))
+        child = Child(report.pid, _host_pid(descriptors[0]), self._loop.create_future())
+        self._children[child.pid] = child
         if future is None or future.done():  # whoever wanted it has gone
             self.signal(child, 9)
             return
         _settle(future, child)
-
-    def _lose(self, reason: str) -> None:
-        self._detach(reason)
-        self._on_lost(reason)
 
     def _detach(self, reason: str) -> None:
         if self._socket is not None:
@@ -212,6 +212,10 @@ class ZygoteClient:
             self._ready.exception()  # told to start() if that still waits
         for future in list(self._spawning.values()):
             _settle(future, error)
+        children, self._children = self._children, {}
+        for child in children.values():
+            child.ended.set_result(None)
+        self.lost.set()
 
 
 def _settle(future: asyncio.Future[T], outcome: T | DgsfError) -> None:

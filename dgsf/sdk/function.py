@@ -153,8 +153,12 @@ class Function(Generic[P, L, R]):
         return self._bundle
 
     def remote_plan(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Plan[Any]:
-        """What a remote call does: deploy if needed, call, and once more if the function was deleted meanwhile."""
+        """The plan of a remote call; a call that cannot be is refused before anything else is looked at."""
         self._check_call(args, kwargs)
+        return self._deploy_and_call(args, kwargs)
+
+    def _deploy_and_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Plan[Any]:
+        """Deploys if needed, calls, and does both once more if the function was deleted meanwhile."""
         client, headers, wait = self.client, self._call_headers(), self._longest_wait()
         yield from client.ensure_plan(self.name, self.raw, self.options, self.bundle())
         for last in (False, True):

@@ -9,6 +9,7 @@ reached travel too, so that plug-ins which are imported by name at run time are 
 from __future__ import annotations
 
 import ast
+import os
 import pkgutil
 import site
 import sys
@@ -17,6 +18,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from importlib.machinery import ModuleSpec
+from importlib.util import decode_source
 from pathlib import Path
 from types import ModuleType
 
@@ -64,11 +66,19 @@ def read_source(name: str) -> Source | None:
     is_package = spec.submodule_search_locations is not None
     if spec.origin is None:  # a namespace package: a folder without a file of its own
         return Source(name, "", True, "")
-    try:
-        text = spec.loader.get_source(name)  # type: ignore[union-attr]
-    except (AttributeError, ImportError, OSError, SyntaxError):
-        return None
+    text = _text_of(spec)
     return None if text is None else Source(name, text, is_package, spec.origin)
+
+
+def _text_of(spec: ModuleSpec) -> str | None:
+    """The source text, from the file where there is one: not every loader (pytest's, say) tells its source."""
+    try:
+        if spec.origin and spec.origin.endswith(".py") and os.path.isfile(spec.origin):
+            return decode_source(Path(spec.origin).read_bytes())
+        text: str | None = spec.loader.get_source(spec.name)  # type: ignore[union-attr]
+    except (AttributeError, ImportError, OSError, SyntaxError, UnicodeDecodeError):
+        return None
+    return text
 
 
 def find_spec(name: str) -> ModuleSpec | None:

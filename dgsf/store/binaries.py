@@ -126,14 +126,29 @@ def _open_to_all(path: Path) -> bool:
 
 
 def _copy(folder: Path, data_dir: Path) -> Path:
-    copy = Path(tempfile.mkdtemp(prefix=_COPY_PREFIX))
-    (data_dir / _COPY_NOTE).write_text(f"{copy}\n")  # noted first: a copy that is cut short is removed too
-    copy.chmod(0o755)
-    (copy / "bin").mkdir(mode=0o755)
+    """The same layout elsewhere: programs find bundled libraries beside their package."""
+    top = Path(tempfile.mkdtemp(prefix=_COPY_PREFIX))
+    (data_dir / _COPY_NOTE).write_text(f"{top}\n")  # noted first: a copy that is cut short is removed too
+    top.chmod(0o755)
+    package = folder.parent
+    copy = top / package.name / folder.name
+    (copy / "bin").mkdir(parents=True)
     for program in ("postgres", "initdb"):
         shutil.copy2(folder / "bin" / program, copy / "bin" / program)
     shutil.copytree(folder / "lib", copy / "lib", ignore=shutil.ignore_patterns("*.a", "pgxs", "pkgconfig"))
     shutil.copytree(folder / "share", copy / "share")
+    bundled = f"{package.name}.libs"
+    if (package.parent / bundled).exists():
+        shutil.copytree(package.parent / bundled, top / bundled)
+    _open_up(top)
     if not _open_to_all(copy / "bin" / "postgres"):
-        raise StartError(f"other accounts cannot reach {copy}: set TMPDIR to a folder that they can, {_HINT}")
+        raise StartError(f"other accounts cannot reach {top}: set TMPDIR to a folder that they can, {_HINT}")
     return copy
+
+
+def _open_up(top: Path) -> None:
+    """Whatever our umask and the modes over there: all may read, and enter or run."""
+    for place, _, names in os.walk(top):
+        os.chmod(place, 0o755)
+        for name in names:
+            os.chmod(os.path.join(place, name), 0o755)

@@ -13,6 +13,7 @@ import fcntl
 import logging
 import os
 import secrets
+import shutil
 import signal
 import subprocess
 import time
@@ -70,7 +71,8 @@ class EmbeddedPostgres:
         self.data_dir = data_dir.absolute()
         self.run_dir = run_dir.absolute()
         self.process: subprocess.Popen[bytes] | None = None
-        self._cluster = self.data_dir / "cluster"
+        self._cluster = self.data_dir / "cluster"  # is there only when it is complete
+        self._making = self.data_dir / "cluster.making"
         self._sockets = self.run_dir / "pg"
         self._lock: IO[str] | None = None
         self._binaries: Binaries | None = None
@@ -82,7 +84,12 @@ class EmbeddedPostgres:
     @property
     def url(self) -> str:
         """For asyncpg; holds the password, so do not log it."""
-        password = quote((self.data_dir / "password").read_text().strip(), safe="")
+        try:
+            password = quote((self.data_dir / "password").read_text().strip(), safe="")
+        except FileNotFoundError:
+            raise StartError(
+                f"{self.data_dir}/password is missing: put it back, or start with a new data folder"
+            ) from None
         return f"postgresql://{_USER}:{password}@/postgres?host={quote(str(self._sockets), safe='/')}&port={_PORT}"
 
     async def start(self) -> str:
@@ -121,12 +128,10 @@ class EmbeddedPostgres:
         account = server_account()
         self._make_folders(account)
         self._take_lock()
-        postmaster.end_leftovers(self._cluster)
-        _clear_sockets(self._sockets)
-        self._drop_binaries()
+        self._end_leftovers()
         self._binaries = Binaries.find(self._cluster, account, self.data_dir)
-        if not (self._cluster / "PG_VERSION").exists():
-            self._init_cluster(self._binaries)
+        if not self._cluster.exists():
+            self._make_cluster(self._binaries)
         _trim_log(self.log_path)
 
     def _make_folders(self, account: Account | None) -> None:
@@ -138,10 +143,9 @@ class EmbeddedPostgres:
             )
         for folder in (self.data_dir, self.run_dir):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        for folder in (self._cluster, self._sockets):
-            folder.mkdir(mode=0o700, exist_ok=True)
-            if account is not None:
-                os.chown(folder, account.uid, account.gid)
+        self._sockets.mkdir(mode=0o700, exist_ok=True)
+        if account is not None:
+            os.chown(self._sockets, account.uid, account.gid)
 
     def _take_lock(self) -> None:
         """Held as long as we live: two platforms must not end each other's server as a leftover."""
@@ -157,28 +161,32 @@ class EmbeddedPostgres:
             ) from None
         self._lock = lock
 
-    def _init_cluster(self, binaries: Binaries) -> None:
-        """initdb in the empty folder; a half-made cluster of a killed start is thrown away first."""
-        postmaster.empty(self._cluster)
+    def _make_cluster(self, binaries: Binaries) -> None:
+        """initdb beside its place, then renamed into it: a killed start leaves no half cluster."""
         password = self.data_dir / "password"
         password.unlink(missing_ok=True)
         with open(os.open(password, os.O_CREAT | os.O_WRONLY | os.O_EXCL, 0o600), "w") as file:
             file.write(secrets.token_urlsafe(32) + "\n")
-        postmaster.init_cluster(binaries, self._cluster, password.read_text(), user=_USER, timeout=_INITDB_SECONDS)
+        self._making.mkdir(mode=0o700)
+        postmaster.init_cluster(binaries, self._making, password.read_text(), user=_USER, timeout=_INITDB_SECONDS)
+        self._making.rename(self._cluster)
         _log.info("postgres_made", extra={"data_dir": str(self.data_dir)})
+
+    def _end_leftovers(self) -> None:
+        """Whatever a killed run has left: processes, sockets, a half-made cluster, copied programs."""
+        postmaster.end_leftovers(self._cluster)
+        postmaster.end_leftovers(self._making)
+        shutil.rmtree(self._making, ignore_errors=True)
+        _clear_sockets(self._sockets)
+        Binaries.drop_copy(self.data_dir)
+        self._binaries = None
 
     def _clean_up(self) -> None:
         if self._lock is None:
             return  # never ours
-        postmaster.end_leftovers(self._cluster)
-        _clear_sockets(self._sockets)
-        self._drop_binaries()
+        self._end_leftovers()
         self._lock.close()
         self._lock = None
-
-    def _drop_binaries(self) -> None:
-        Binaries.drop_copy(self.data_dir)
-        self._binaries = None
 
     # --- the server itself
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -87,7 +86,6 @@ def init_cluster(binaries: Binaries, cluster: Path, password: str, *, user: str,
             timeout=timeout,
         )
     if done.returncode != 0:
-        empty(cluster)
         raise StartError(f"the embedded database could not be made in {cluster}: {done.stderr.strip()[-500:]}")
     if binaries.account is not None:
         _give(cluster, binaries.account)
@@ -114,15 +112,6 @@ def _give(folder: Path, account: Account) -> None:
             os.chown(os.path.join(place, name), account.uid, account.gid, follow_symlinks=False)
 
 
-def empty(folder: Path) -> None:
-    """Removes what is in the folder and keeps the folder."""
-    for entry in folder.iterdir():
-        if entry.is_dir() and not entry.is_symlink():
-            shutil.rmtree(entry)
-        else:
-            entry.unlink()
-
-
 # --- ending what a killed run has left
 
 
@@ -138,6 +127,7 @@ def end_leftovers(cluster: Path) -> None:
         for pid in found:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL if by_force else signal.SIGQUIT)
+                os.kill(pid, signal.SIGCONT)  # one that was stopped would not hear the other
         time.sleep(pause)
         pause = min(2 * pause, 0.1)
     (cluster / "postmaster.pid").unlink(missing_ok=True)

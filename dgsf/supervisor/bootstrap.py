@@ -5,6 +5,7 @@ Safe to repeat at every start.  A key that still works is kept, so that clients 
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from dgsf.store.registry import Registry
 from dgsf.store.rows import Role
 
 TENANT = "default"
+_LOOK_SECONDS = 0.1
 
 
 async def prepare_database(url: str, layout: Layout, *, fresh_fabric: bool) -> str:
@@ -28,6 +30,18 @@ async def prepare_database(url: str, layout: Layout, *, fresh_fabric: bool) -> s
         if fresh_fabric:
             await _forget_servers(database, layout)
         return await _operator_key(Registry(database), layout.client_file)
+    finally:
+        await database.close()
+
+
+async def any_device_healthy(url: str) -> bool:
+    """Waits for it; the caller sets the deadline."""
+    database = await Database.connect(url, name="dgsf up", max_size=1)
+    try:
+        devices = DeviceStore(database)
+        while not any(row.state == "healthy" for row in await devices.list_devices()):  # noqa: ASYNC110 - a row
+            await asyncio.sleep(_LOOK_SECONDS)
+        return True
     finally:
         await database.close()
 
@@ -54,7 +68,8 @@ async def _operator_key(registry: Registry, client_file: Path) -> str:
 
 async def _works(registry: Registry, text: str) -> bool:
     row = await registry.find_key(key_id_of(text) or "")
-    return row is not None and row.revoked_at is None and row.role is Role.operator and same_digest(row.sha256, key_digest(text))
+    usable = row is not None and row.revoked_at is None and row.role is Role.operator
+    return usable and same_digest(row.sha256, key_digest(text))  # type: ignore[union-attr]  # it is usable
 
 
 def _key_in(path: Path) -> str:

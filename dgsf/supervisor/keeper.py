@@ -79,7 +79,7 @@ class Keeper:
     async def run(self) -> None:
         """Keep it running until `stop`; raises StartError for a crash loop at the start."""
         failures = 0
-        while not self._stopping:
+        while True:
             began = time.monotonic()
             status = await self._once()
             if self._stopping:
@@ -106,15 +106,16 @@ class Keeper:
         self.kill()
 
     async def _once(self) -> int:
-        self._running = await self.part.start()
+        running = self._running = await self.part.start()
         self._up.set()
-        _log.info("part_started", extra={"part": self.part.name, "child": self._running.pid})
-        try:
-            return await self._running.wait()
-        finally:
-            self._running = None
-            if self.part.on_end is not None and not self._stopping:
-                self.part.on_end()
+        _log.info("part_started", extra={"part": self.part.name, "child": running.pid})
+        if self._stopping:  # told while it was being started
+            running.kill()
+        status = await running.wait()
+        self._running = None
+        if self.part.on_end is not None and not self._stopping:
+            self.part.on_end()
+        return status
 
     def _gave_up(self, status: int) -> StartError:
         words = "".join(f"\n    {line[:300]}" for line in last_lines(self.part.log))

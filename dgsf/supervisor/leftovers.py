@@ -97,7 +97,8 @@ def end_marked(mark: str) -> int:
         count += len(found)
         stubborn = end(found)
         if stubborn:
-            raise StartError(f"process {stubborn[0].pid} ({stubborn[0].name}) of an earlier run does not end; end it by hand")
+            one = stubborn[0]
+            raise StartError(f"process {one.pid} ({one.name}) of an earlier run does not end; end it by hand")
     raise StartError("processes of an earlier run keep starting new ones; is another 'dgsf up' being started?")
 
 

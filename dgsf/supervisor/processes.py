@@ -45,7 +45,7 @@ class Child:
     @classmethod
     async def start(cls, command: Command) -> Child:
         _turn_over(command.log)
-        with open(command.log, "ab") as log:
+        with command.log.open("ab") as log:
             try:
                 process = await asyncio.create_subprocess_exec(
                     *command.argv,

@@ -120,9 +120,8 @@ class CallStream:
 class CallPort(Protocol):
     """Takes calls; never raises for a call that it cannot run, the stream tells."""
 
-    @property
-    def number(self) -> int:
-        """The proxy's number, which the ids of its calls carry."""
+    def number_for(self, version_id: int) -> int:
+        """The number of the proxy that will hold a call of this version; the call's id carries it."""
         ...
 
     def open(self, request: CallRequest) -> CallStream: ...

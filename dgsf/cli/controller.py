@@ -1,0 +1,45 @@
+"""`dgsf controller`: the one that keeps the devices running, in a process of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import signal
+
+import click
+
+from dgsf.config import Settings, load_settings
+from dgsf.errors import ConfigError
+
+
+@click.command()
+@click.option("--ray-address", help="The Ray cluster whose nodes have the devices.")
+@click.option("--end-devices", is_flag=True, help="End all device servers of this platform, and do nothing else.")
+def command(ray_address: str | None, end_devices: bool) -> None:
+    """Run a controller (set DGSF_DATABASE_URL and DGSF_CLUSTER_SECRET); a second one stands by."""
+    from dgsf.telemetry import setup_logging
+
+    settings = load_settings(ray_address=ray_address)
+    for name in ("database_url", "cluster_secret", "ray_address"):
+        if not getattr(settings, name):
+            raise ConfigError(f"DGSF_{name.upper()} is not set; 'dgsf up' runs all parts with one of its own")
+    setup_logging(settings, "controller")
+    asyncio.run(_end_devices(settings) if end_devices else _serve(settings))
+    os._exit(0)  # Ray's threads may wait for a cluster that is gone; there is nothing left to save
+
+
+async def _serve(settings: Settings) -> None:
+    from dgsf.fabric.serve import serve
+
+    stop = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    holder = f"{settings.node_name}/{os.getpid()}/{secrets.token_hex(4)}"
+    await serve(settings, holder, stop)
+
+
+async def _end_devices(settings: Settings) -> None:
+    from dgsf.fabric.serve import end_devices
+
+    await end_devices(settings)

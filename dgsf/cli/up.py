@@ -1,0 +1,80 @@
+"""`dgsf up`: the whole platform on this machine, until Ctrl-C."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import Any
+
+import click
+
+from dgsf.config import Settings, load_settings
+from dgsf.errors import StartError
+
+
+@click.command()
+@click.option("--host", help="Address that the gateway listens on (default 127.0.0.1).")
+@click.option("--port", type=int, help="Port of the gateway (default 8700; 0: any free one).")
+@click.option("--data-dir", help="Folder for database, keys and logs (default .dgsf).")
+@click.option("--devices", help="Devices of this machine: 'auto', or e.g. 'cpu:2' or 'cpu:1,sim:A100:4'.")
+@click.option("--database-url", help="A PostgreSQL server to use instead of the embedded one.")
+@click.option("--ray-address", help="A Ray cluster to use instead of a local one.")
+@click.option("--gateways", type=int, help="Gateway processes that share the port (default 1).")
+@click.option("--proxy", type=click.Choice(["auto", "inside", "apart"]), help="Where the proxy lives.")
+@click.option("--node", help="This machine's name in the pool (default: the host name).")
+def command(**flags: Any) -> None:
+    """Start everything on this machine and stay; prints 'ready URL' when calls are answered."""
+    from dgsf.core.devices import parse_devices
+
+    settings = load_settings(**flags)
+    parse_devices(settings.devices, _read)  # a mistake there is told before anything starts
+    start(settings)
+
+
+def start(settings: Settings) -> None:
+    from dgsf.paths import layout_of, private_folder
+    from dgsf.supervisor import leftovers
+    from dgsf.supervisor.platform import Platform
+    from dgsf.supervisor.ports import check_free, free_port
+    from dgsf.supervisor.progress import Progress
+    from dgsf.telemetry import setup_logging
+
+    layout = layout_of(settings)
+    for folder in (layout.data_dir, layout.logs):
+        private_folder(folder)
+    setup_logging(settings, "up", layout.logs / "up.log")
+    with leftovers.lock(layout.lock_file), Progress() as progress:
+        old = leftovers.end(leftovers.recorded(layout.processes_file))
+        count = leftovers.end_marked(layout.mark)
+        if count or old:
+            progress.say(f"ended {count} processes that an earlier run had left behind")
+        check_free(settings.host, settings.port)
+        private_folder(layout.run_dir)
+        whole = settings.with_changes(
+            port=settings.port or free_port(settings.host),
+            data_dir=layout.data_dir,
+            mark=layout.mark,
+            devices=_absolute(settings.devices),
+        )
+        try:
+            asyncio.run(Platform(whole, layout, progress).run())
+        except* StartError as group:
+            raise _first(group) from None
+
+
+def _first(group: BaseExceptionGroup[StartError]) -> StartError:
+    found: BaseException = group
+    while isinstance(found, BaseExceptionGroup):
+        found = found.exceptions[0]
+    assert isinstance(found, StartError)
+    return found
+
+
+def _read(path: str) -> str:
+    with open(os.path.expanduser(path)) as file:
+        return file.read()
+
+
+def _absolute(devices: str) -> str:
+    """Other processes have other working folders."""
+    return os.path.abspath(os.path.expanduser(devices)) if devices.endswith(".toml") else devices

@@ -1,0 +1,98 @@
+"""A controller process, put together: database, Ray, leadership, and the controller itself."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from dgsf.clock import SystemClock
+from dgsf.config import Settings
+from dgsf.errors import DgsfError, StoreUnavailable
+from dgsf.fabric.controller import Controller
+from dgsf.fabric.leader import Leader
+from dgsf.fabric.ray_cluster import RayCluster
+from dgsf.paths import layout_of
+from dgsf.store.database import Database
+from dgsf.store.devices import DeviceStore
+from dgsf.store.leader import Leadership
+
+_log = logging.getLogger(__name__)
+_STORE_SECONDS = 30.0
+
+
+async def serve(settings: Settings, holder: str, stop: asyncio.Event) -> None:
+    """Stand by or lead until told to stop; an error of any kind ends it, and its keeper starts it again."""
+    async with _database(settings) as database:
+        working = asyncio.create_task(_lead(settings, holder, database))
+        stopping = asyncio.create_task(stop.wait())
+        await asyncio.wait({working, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        if working.done():
+            working.result()
+        for task in (working, stopping):
+            task.cancel()
+        await asyncio.gather(working, stopping, return_exceptions=True)
+        _log.info("controller_stopped", extra={"holder": holder})
+
+
+async def end_devices(settings: Settings) -> None:
+    """End every device server of this platform on its cluster, and say so in the database."""
+    cluster = _cluster(settings)
+    await cluster.connect()
+    for actor in await cluster.actors():
+        await cluster.kill(actor)
+    async with _database(settings) as database:
+        devices = DeviceStore(database)
+        for row in await devices.list_devices():
+            await devices.mark_lost(row.id, row.incarnation)
+
+
+async def _lead(settings: Settings, holder: str, database: Database) -> None:
+    clock = SystemClock()
+    cluster = _cluster(settings)
+    joined = asyncio.create_task(cluster.connect())  # while standing by, so that a take-over is quick
+    leader = Leader(Leadership(database), holder, clock)
+    tcp = settings.transport == "tcp"
+    secret = settings.cluster_secret.encode()
+    controller = Controller(DeviceStore(database), cluster, secret, clock=clock, leads=leader.leads, tcp=tcp)
+    try:
+        await leader.run(lambda: controller.run(joined))
+    except* DgsfError as group:
+        _log.error("controller_failed", extra={"why": [str(error) for error in group.exceptions]})
+        raise
+    finally:
+        joined.cancel()
+
+
+def _cluster(settings: Settings) -> RayCluster:
+    layout = layout_of(settings)
+    return RayCluster(
+        settings.ray_address,
+        namespace=f"dgsf-{layout.mark}",
+        secret=settings.cluster_secret.encode(),
+        mark=layout.mark,
+        devices=settings.devices,
+    )
+
+
+@asynccontextmanager
+async def _database(settings: Settings) -> AsyncIterator[Database]:
+    database = await _connect(settings)
+    try:
+        yield database
+    finally:
+        await database.close()
+
+
+async def _connect(settings: Settings) -> Database:
+    """A database that is being restarted is waited for."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + _STORE_SECONDS
+    while True:
+        try:
+            return await Database.connect(settings.database_url, name="dgsf-controller", min_size=2, max_size=4)
+        except StoreUnavailable:
+            if loop.time() > deadline:
+                raise
+            await asyncio.sleep(0.1)

@@ -1,0 +1,216 @@
+"""A whole platform on one machine, from the first process to the last.
+
+Parts that do not need each other start at the same time: Postgres and Ray, then controller, proxy and
+gateways.  It is ready when a device is healthy and the gateway says that calls are answered.  Whatever
+way it ends, by a signal, a failed start or an error, the parts are stopped in order (gateways, proxy,
+controller, Ray, Postgres) and nothing that carries our mark is left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import shutil
+import signal
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from dgsf.config import Settings
+from dgsf.paths import Layout, secret_in
+from dgsf.store.embedded import EmbeddedPostgres
+from dgsf.supervisor import leftovers
+from dgsf.supervisor.bootstrap import any_device_healthy, prepare_database, write_client_file
+from dgsf.supervisor.keeper import Keeper, Part, child_part
+from dgsf.supervisor.parts import Commands
+from dgsf.supervisor.ports import http_status
+from dgsf.supervisor.postgres import RunningPostgres
+from dgsf.supervisor.processes import Child, Command
+from dgsf.supervisor.progress import Progress
+from dgsf.supervisor.ray import LocalRay
+from dgsf.wire.shared import SharedArea
+
+_log = logging.getLogger(__name__)
+_LOOK_SECONDS = 0.05
+_END_DEVICES_SECONDS = 20.0
+_STOP_ORDER = ("gateway", "proxy", "controller", "ray", "postgres")
+
+
+class Platform:
+    """`run` starts it, stays, and stops it."""
+
+    def __init__(self, settings: Settings, layout: Layout, progress: Progress) -> None:
+        self._settings = settings
+        self._layout = layout
+        self._progress = progress
+        self._commands = Commands(settings, layout)
+        self._ray = None if settings.ray_address else LocalRay()
+        self._keepers: dict[str, list[Keeper]] = {kind: [] for kind in _STOP_ORDER}
+        self._tasks: list[asyncio.Task[None]] = []
+        self._told = asyncio.Event()
+        self._trouble: asyncio.Future[None]
+
+    async def run(self) -> None:
+        """Until a signal, or an error that makes it pointless to go on."""
+        loop = asyncio.get_running_loop()
+        self._trouble = loop.create_future()
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            loop.add_signal_handler(number, self._signalled)
+        starting, told = loop.create_task(self._start()), loop.create_task(self._wait_to_be_told())
+        try:
+            watched: set[asyncio.Future[None]] = {starting, told, self._trouble}
+            while told in watched:
+                done, watched = await asyncio.wait(watched, return_when=asyncio.FIRST_COMPLETED)
+                for future in done:
+                    future.result()  # raises what went wrong
+        finally:
+            starting.cancel()
+            told.cancel()
+            await asyncio.gather(starting, told, return_exceptions=True)
+            await self._stop()
+
+    @property
+    def url(self) -> str:
+        reachable = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self._settings.host, self._settings.host)  # noqa: S104
+        return f"http://{f'[{reachable}]' if ':' in reachable else reachable}:{self._settings.port}"
+
+    # --- starting
+    async def _start(self) -> None:
+        with self._progress:
+            self._make_secrets()
+            if self._ray is not None:
+                self._keep("ray", child_part("Ray", self._ray_command, self._log_of("ray"), on_end=self._ray_ended))
+            with self._progress.step("postgres"):
+                await self._start_database()
+            self._start_parts()
+            await self._wait_for_parts()
+        for keeper in self._all():
+            keeper.settled = True
+        self._write_down()
+        _log.info("ready", extra={"url": self.url})
+        self._progress.ready(self.url)
+
+    def _make_secrets(self) -> None:
+        SharedArea(self._layout.shared_name).make()
+        secret = self._settings.cluster_secret or secret_in(self._layout.secret_file)
+        token = "" if self._ray is None else secret_in(self._layout.ray_token_file)
+        self._settings = self._settings.with_changes(cluster_secret=secret)
+        self._commands = Commands(self._settings, self._layout, token)
+
+    async def _start_database(self) -> None:
+        if not self._settings.database_url:
+            server = EmbeddedPostgres(self._layout.postgres, run_dir=self._layout.run_dir)
+            part = Part("Postgres", lambda: RunningPostgres.start(server), server.log_path, stop_seconds=30.0)
+            await self._keep("postgres", part).up()
+            self._settings = self._settings.with_changes(database_url=server.url)
+            self._commands = Commands(self._settings, self._layout, self._commands.ray_token)
+        url = self._settings.database_url
+        key = await prepare_database(url, self._layout, fresh_fabric=self._ray is not None)
+        write_client_file(self._layout.client_file, self.url, key)
+
+    def _start_parts(self) -> None:
+        self._keep("controller", child_part("controller", self._controller_command, self._log_of("controller")))
+        if not self._settings.proxy_inside:
+            self._keep("proxy", child_part("proxy", self._commands.proxy, self._log_of("proxy")))
+        for number in range(self._settings.gateways):
+            name = f"gateway-{number + 1}" if self._settings.gateways > 1 else "gateway"
+            self._keep("gateway", child_part(name, self._gateway_command(name), self._log_of(name)))
+
+    async def _wait_for_parts(self) -> None:
+        async with asyncio.TaskGroup() as waits:
+            if self._ray is not None:
+                waits.create_task(self._step("ray", self._ray.ready))
+            waits.create_task(self._step("gateway", lambda: self._answers("/healthz")))
+            waits.create_task(self._step("devices", lambda: any_device_healthy(self._settings.database_url)))
+        await self._step("calls", lambda: self._answers("/readyz"), "answered")
+
+    async def _step(self, name: str, ready: Callable[[], Awaitable[bool]], done: str = "ready") -> None:
+        with self._progress.step(name, done):
+            while not await ready():  # noqa: ASYNC110 - it is in other processes, nothing here tells us
+                await asyncio.sleep(_LOOK_SECONDS)
+
+    async def _answers(self, path: str) -> bool:
+        host = self.url.removeprefix("http://").rpartition(":")[0].strip("[]")
+        return await http_status(host, self._settings.port, path) == 200
+
+    # --- the parts
+    def _keep(self, kind: str, part: Part) -> Keeper:
+        keeper = Keeper(part, self._progress.say)
+        self._keepers[kind].append(keeper)
+        task = asyncio.create_task(keeper.run())
+        task.add_done_callback(self._keeper_ended)
+        self._tasks.append(task)
+        return keeper
+
+    def _keeper_ended(self, task: asyncio.Task[None]) -> None:
+        error = None if task.cancelled() else task.exception()
+        if error is not None and not self._trouble.done():
+            self._trouble.set_exception(error)
+
+    def _all(self) -> list[Keeper]:
+        return [keeper for group in self._keepers.values() for keeper in group]
+
+    def _ray_command(self) -> Command:
+        assert self._ray is not None
+        return self._ray.command(self._commands)
+
+    def _ray_ended(self) -> None:
+        """The controller belongs to that Ray; a new one finds the new Ray."""
+        for keeper in self._keepers["controller"]:
+            keeper.kill()
+
+    def _controller_command(self, *options: str) -> Command:
+        address = self._settings.ray_address if self._ray is None else self._ray.address
+        return self._commands.controller(address, *options)
+
+    def _gateway_command(self, name: str) -> Callable[[], Command]:
+        return lambda: self._commands.gateway(name)
+
+    def _log_of(self, name: str) -> Path:
+        return self._layout.logs / f"{name}.log"
+
+    # --- stopping
+    def _signalled(self) -> None:
+        if self._told.is_set():  # the second time: at once
+            for keeper in self._all():
+                keeper.give_up()
+        self._told.set()
+
+    async def _wait_to_be_told(self) -> None:
+        await self._told.wait()
+
+    async def _stop(self) -> None:
+        self._progress.settle()
+        self._progress.say("stopping")
+        for kind, group in self._keepers.items():
+            await asyncio.gather(*(keeper.stop() for keeper in group), return_exceptions=True)
+            if kind == "controller" and group and self._ray is None:
+                await self._end_devices()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._trouble.done():
+            self._trouble.exception()  # seen: it is told already, or the stop was asked for
+        await asyncio.to_thread(self._sweep)
+        _log.info("stopped")
+
+    async def _end_devices(self) -> None:
+        """On a cluster that is not ours the device servers would stay."""
+        child = await Child.start(self._controller_command("--end-devices"))
+        try:
+            async with asyncio.timeout(_END_DEVICES_SECONDS):
+                await child.wait()
+        except TimeoutError:
+            child.kill()
+            self._progress.say("the device servers could not be ended: Ray does not answer")
+
+    def _sweep(self) -> None:
+        left = leftovers.end_marked(self._layout.mark)
+        if left:
+            _log.warning("leftovers_ended", extra={"count": left})
+        SharedArea(self._layout.shared_name).remove()
+        shutil.rmtree(self._layout.run_dir, ignore_errors=True)
+        self._layout.processes_file.unlink(missing_ok=True)
+
+    def _write_down(self) -> None:
+        found = {keeper.part.name: keeper.pid for keeper in self._all() if keeper.pid is not None}
+        leftovers.record(self._layout.processes_file, found)

@@ -1,0 +1,1 @@
+"""The programs that the platform is measured against, each as small as its framework allows."""
