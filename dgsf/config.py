@@ -154,7 +154,7 @@ def parse_bytes(text: str | int) -> int:
     return int(float(digits) * _UNITS[unit])
 
 
-_READERS: dict[type, Callable[[str], Any]] = {int: parse_bytes, float: float, str: str, Path: Path}
+_READERS: dict[type, Callable[[str], Any]] = {int: parse_bytes, float: float, str: str, type(Path()): Path}
 _KIND_NAMES = {int: "a whole number", float: "a number"}
 
 

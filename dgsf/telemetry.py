@@ -40,7 +40,7 @@ class JsonLines(logging.Formatter):
             "logger": record.name,
         }
         for name, value in vars(record).items():
-            if name not in _OWN:
+            if name not in _OWN and not name.startswith("_"):  # libraries leave private ones
                 line[name] = "***" if any(word in name for word in _MASKED) else value
         if record.exc_info and record.exc_info[1] is not None:
             line["error"] = repr(record.exc_info[1])

@@ -67,19 +67,28 @@ class Service:
 
     def stop(self) -> None:
         """SIGTERM and patience, then force; then whatever it has left behind."""
+        self.thaw()
         if self.process.poll() is None:
             self.process.terminate()
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self.process.wait(_STOP_SECONDS)
         for _ in range(50):
-            left = _carrying(self._mark)
-            if not left and self.process.poll() is not None:
+            if self.process.poll() is not None and not _carrying(self._mark):
                 return
-            for pid in left:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
-            self.process.poll()
+            self._signal(signal.SIGKILL)
             time.sleep(0.1)
+
+    def freeze(self) -> None:
+        """Stop all its processes where they are: a peer at rest must not take time from who is measured."""
+        self._signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        self._signal(signal.SIGCONT)
+
+    def _signal(self, number: int) -> None:
+        for pid in _carrying(self._mark):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
 
     def _last_words(self) -> str:
         text = self.log.read_text("utf-8", "replace").strip() if self.log.exists() else ""

@@ -97,7 +97,7 @@ class Directory:
         return True
 
     def close(self) -> None:
-        for control in self._controls.values():
+        for control in list(self._controls.values()):
             with contextlib.suppress(DgsfError):
                 control.close()
 

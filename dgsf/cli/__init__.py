@@ -61,10 +61,10 @@ def cli() -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Runs one command and ends the process with its exit code."""
-    sys.exit(run(arguments))
+    sys.exit(execute(arguments))
 
 
-def run(arguments: Sequence[str] | None = None) -> int:
+def execute(arguments: Sequence[str] | None = None) -> int:
     """Runs one command; the exit code."""
     try:
         code = cli.main(args=arguments, prog_name="dgsf", standalone_mode=False)

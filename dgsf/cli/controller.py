@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import secrets
-import signal
 
 import click
 
@@ -32,11 +31,7 @@ def command(ray_address: str | None, end_devices: bool) -> None:
 async def _serve(settings: Settings) -> None:
     from dgsf.fabric.serve import serve
 
-    stop = asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    holder = f"{settings.node_name}/{os.getpid()}/{secrets.token_hex(4)}"
-    await serve(settings, holder, stop)
+    await serve(settings, holder=f"{settings.node_name}/{os.getpid()}/{secrets.token_hex(4)}")
 
 
 async def _end_devices(settings: Settings) -> None:

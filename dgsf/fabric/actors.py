@@ -6,16 +6,22 @@ them over, and forks nothing itself.  Both read the node's own settings, which c
 
 from __future__ import annotations
 
+import asyncio
+import threading
+from collections.abc import Coroutine
 from pathlib import Path
+from typing import Any, TypeVar
 
 from dgsf.config import load_settings
 from dgsf.core.devices import AUTO, DeviceSpec
 from dgsf.core.topology import Place
-from dgsf.fabric.device_server import DeviceServer
+from dgsf.fabric.device_server import DeviceServer, ServerOptions
 from dgsf.fabric.devices import resolve_devices
 from dgsf.paths import Layout, layout_of, private_folder
 from dgsf.telemetry import setup_logging
 from dgsf.wire.link import Address
+
+T = TypeVar("T")
 
 
 def offered_devices(fallback: str) -> list[DeviceSpec]:
@@ -26,28 +32,42 @@ def offered_devices(fallback: str) -> list[DeviceSpec]:
 
 
 class DeviceActor:
-    """One device of one node, for as long as this process lives."""
+    """One device of one node, for as long as this process lives.
+
+    The server has a thread and a plain event loop of its own: it passes raw sockets around, which is not
+    what Ray's own loop is made for, and its zygote dies with the thread that started it.
+    """
 
     def __init__(self, place: Place, secret: bytes, mark: str, host: str) -> None:
         settings = load_settings()
         layout = layout_of(settings if settings.mark else settings.with_changes(mark=mark))
         if layout.data_dir.is_dir():
             setup_logging(settings, f"device {place.name}", _log_path(layout, place))
-        self._server = DeviceServer(
-            place.spec,
-            name=place.name,
-            incarnation=0,
-            secret=secret,
-            run_dir=private_folder(layout.run_dir),
-            shared_name=layout.shared_name,
-            tcp_host=host,
-        )
+        self._loop = asyncio.SelectorEventLoop()
+        threading.Thread(target=self._loop.run_forever, name="device server", daemon=True).start()
+        self._server = self._run(_make(place, secret, layout, host))
 
-    async def start(self) -> Address:
-        return await self._server.start()
+    def start(self) -> Address:
+        return self._run(self._server.start())
 
-    async def set_incarnation(self, incarnation: int) -> None:
-        await self._server.set_incarnation(incarnation)
+    def set_incarnation(self, incarnation: int) -> None:
+        self._run(self._server.set_incarnation(incarnation))
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+
+async def _make(place: Place, secret: bytes, layout: Layout, host: str) -> DeviceServer:
+    return DeviceServer(
+        place.spec,
+        name=place.name,
+        incarnation=0,
+        secret=secret,
+        run_dir=private_folder(layout.run_dir),
+        shared_name=layout.shared_name,
+        tcp_host=host,
+        options=ServerOptions(hidden=(str(layout.data_dir), str(layout.run_dir))),
+    )
 
 
 def _log_path(layout: Layout, place: Place) -> Path:

@@ -34,7 +34,8 @@ class Doors:
         self._visitor = visitor
         self._listeners: list[socket.socket] = []
         self._tasks: set[asyncio.Task[None]] = set()
-        self._shaking: dict[asyncio.Task[None], None] = {}  # in order of arrival
+        self._shaking: dict[asyncio.Task[None], socket.socket] = {}  # in order of arrival
+        self._leaving: dict[asyncio.Task[None], socket.socket] = {}
         self._unix_path = ""
 
     def open(self, unix_path: str, tcp_host: str) -> int:
@@ -77,13 +78,13 @@ class Doors:
                 continue
             self._make_room()
             task = asyncio.create_task(self._welcome(sock))
-            self._shaking[task] = None
+            self._shaking[task] = sock
             self._keep(task)
 
     def _make_room(self) -> None:
         if len(self._shaking) >= MAX_HANDSHAKES:
             oldest = next(iter(self._shaking))
-            del self._shaking[oldest]
+            self._leaving[oldest] = self._shaking.pop(oldest)
             oldest.cancel()
 
     def _keep(self, task: asyncio.Task[None]) -> None:
@@ -92,7 +93,9 @@ class Doors:
 
     def _finished(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
-        self._shaking.pop(task, None)
+        sock = self._shaking.pop(task, None) or self._leaving.pop(task, None)
+        if sock is not None:  # it never came through the door, perhaps never even began
+            sock.close()
         if not task.cancelled() and task.exception() is not None:
             log.error("visitor_failed", exc_info=task.exception())
 
@@ -102,11 +105,7 @@ class Doors:
         except (DgsfError, OSError) as error:
             level = logging.DEBUG if isinstance(error, ConnectionLost) else logging.WARNING
             log.log(level, "visitor_refused", extra={"error": str(error)})
-            sock.close()
             return
-        except BaseException:
-            sock.close()
-            raise
         current = asyncio.current_task()
         assert current is not None
         self._shaking.pop(current, None)

@@ -21,7 +21,7 @@ def over_limit(worker: WorkerRecord, baseline: int) -> bool:
     """Measure it, note it in the record, and tell whether it is too much."""
     files = folder_bytes(worker.folder) + _scratch_bytes(worker.child.host_pid)
     pids = process_tree(worker.child.host_pid)
-    private = sum(_resident(pid) for pid in pids) - baseline * len(pids)
+    private = sum(_resident(pid) for pid in pids) - baseline
     if len(pids) > 1 and private + files > worker.spec.memory_bytes:
         private = sum(_proportional(pid) for pid in pids) - baseline
     worker.memory_used = max(0, private) + files

@@ -77,7 +77,7 @@ class RayCluster:
                 num_cpus=0,
                 max_restarts=0,
                 max_task_retries=0,
-                max_concurrency=16,
+                max_concurrency=4,
                 scheduling_strategy=_pin(place.node_id),
             )
             handle = made.remote(place, self._secret, self._mark, host)

@@ -8,7 +8,6 @@ This module imports no ray; it only writes its settings down.
 
 from __future__ import annotations
 
-import importlib.util
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,7 +59,6 @@ class RayNode:
     node_name: str
     temp_dir: Path
     port: int = 0  # of the head
-    client_port: int = 0  # for Ray's own client server, which the head insists on where grpc is installed
     head_address: str = ""  # empty: this is the head
 
     @property
@@ -70,7 +68,7 @@ class RayNode:
     def command(self) -> list[str]:
         join = [f"--address={self.head_address}"]
         return [
-            *(sys.executable, "-m", "ray.scripts.scripts", "start", "--block"),
+            *(sys.executable, "-m", "dgsf.fabric.ray_start", "start", "--block"),
             *(join if self.head_address else self._head_options()),
             f"--temp-dir={self.temp_dir}",
             f"--node-name={self.node_name}",
@@ -85,11 +83,8 @@ class RayNode:
         ]
 
     def _head_options(self) -> list[str]:
-        options = ["--head", f"--port={self.port}", f"--node-ip-address={LOOPBACK}"]
-        options += ["--include-dashboard=false", "--no-monitor"]
-        if importlib.util.find_spec("grpc") is not None:
-            options.append(f"--ray-client-server-port={self.client_port}")
-        return options
+        own = ["--head", f"--port={self.port}", f"--node-ip-address={LOOPBACK}"]
+        return [*own, "--include-dashboard=false", "--no-monitor"]
 
     def environment(self, settings: Settings, token: str) -> dict[str, str]:
         """Also the environment of every device server on this node, through the raylet."""

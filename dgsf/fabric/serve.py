@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -22,10 +23,12 @@ _log = logging.getLogger(__name__)
 _STORE_SECONDS = 30.0
 
 
-async def serve(settings: Settings, holder: str, stop: asyncio.Event) -> None:
-    """Stand by or lead until told to stop; an error of any kind ends it, and its keeper starts it again."""
+async def serve(settings: Settings, holder: str) -> None:
+    """Stand by or lead until a signal; an error of any kind ends it, and its keeper starts it again."""
+    stop = asyncio.Event()
+    _hear_signals(stop)
     async with _database(settings) as database:
-        working = asyncio.create_task(_lead(settings, holder, database))
+        working = asyncio.create_task(_lead(settings, holder, database, stop))
         stopping = asyncio.create_task(stop.wait())
         await asyncio.wait({working, stopping}, return_when=asyncio.FIRST_COMPLETED)
         if working.done():
@@ -48,10 +51,20 @@ async def end_devices(settings: Settings) -> None:
             await devices.mark_lost(row.id, row.incarnation)
 
 
-async def _lead(settings: Settings, holder: str, database: Database) -> None:
+def _hear_signals(stop: asyncio.Event) -> None:
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+
+
+async def _join(cluster: RayCluster, stop: asyncio.Event) -> None:
+    await cluster.connect()
+    _hear_signals(stop)  # Ray has put its own handler in place, which prints a stack
+
+
+async def _lead(settings: Settings, holder: str, database: Database, stop: asyncio.Event) -> None:
     clock = SystemClock()
     cluster = _cluster(settings)
-    joined = asyncio.create_task(cluster.connect())  # while standing by, so that a take-over is quick
+    joined = asyncio.create_task(_join(cluster, stop))  # while standing by, so that a take-over is quick
     leader = Leader(Leadership(database), holder, clock)
     tcp = settings.transport == "tcp"
     secret = settings.cluster_secret.encode()

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from dgsf.fabric.sandbox.features import Feature
 from dgsf.wire.messages import Failure, Message
 
 SHARED_MOUNT = "/dgsf/shared"
@@ -45,7 +46,7 @@ class Prepared(Message):
     """First control message from a worker: it is confined and waits for `GO`, or why it could not be."""
 
     failure: Failure | None = None
-    missing: tuple[tuple[str, str], ...] = ()  # kernel features that were not to be had, with the reason
+    features: tuple[Feature, ...] = ()  # what the kernel gave and what it did not
     timings_us: tuple[tuple[str, int], ...] = ()
 
 

@@ -48,14 +48,19 @@ class Launcher:
         ours.setblocking(False)
         child: Child | None = None
         try:
-            with theirs:
-                child = await zygote.spawn(spec, theirs, connection)
-            prepared = await _prepared(ours)
-        except BaseException:
+            async with asyncio.timeout(PREPARE_SECONDS):
+                with theirs:
+                    child = await zygote.spawn(spec, theirs, connection)
+                prepared = await _prepared(ours)
+        except BaseException as error:
+            ours.close()
             if child is not None:
                 zygote.signal(child, signal.SIGKILL)
-            ours.close()
-            remove_folder(folder)
+                child.ended.add_done_callback(lambda _: remove_folder(folder))
+            else:
+                remove_folder(folder)
+            if isinstance(error, TimeoutError):
+                raise StartError(f"the worker was not ready after {PREPARE_SECONDS:g} s") from None
             raise
         return WorkerRecord(spec, attach.holder, child, ours, folder), prepared
 
@@ -101,10 +106,9 @@ class Launcher:
 
 async def _prepared(control: socket.socket) -> Prepared:
     try:
-        async with asyncio.timeout(PREPARE_SECONDS):
-            data = await asyncio.get_running_loop().sock_recv(control, _MAX_PREPARED_BYTES)
-    except TimeoutError:
-        raise StartError(f"the worker was not ready after {PREPARE_SECONDS:g} s") from None
+        data = await asyncio.get_running_loop().sock_recv(control, _MAX_PREPARED_BYTES)
+    except TimeoutError:  # which is an OSError too
+        raise
     except OSError as error:
         raise ConnectionLost(f"the worker was lost while it started: {error}") from error
     if not data:

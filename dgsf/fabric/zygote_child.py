@@ -61,8 +61,8 @@ def _prepare(sandbox: Sandbox, spec: WorkerSpec, descriptors: list[int], origin:
         watch.lap("setup")
     except Exception as error:
         told = error if isinstance(error, DgsfError) else StartError(f"the worker cannot start: {error!r}")
-        return Prepared(Failure.of(told), features.missing)
-    return Prepared(None, features.missing, tuple(watch.steps.items()))
+        return Prepared(Failure.of(told), tuple(features.found))
+    return Prepared(None, tuple(features.found), tuple(watch.steps.items()))
 
 
 def _be_a_process_of_its_own(descriptors: list[int], origin: Origin) -> None:

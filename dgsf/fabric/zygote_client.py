@@ -79,7 +79,7 @@ def zygote_environment(options: ZygoteOptions) -> dict[str, str]:
 
 
 class ZygoteClient:
-    """One running zygote."""
+    """One running zygote; when `lost` is set, `stop` has still to be called."""
 
     def __init__(self, options: ZygoteOptions) -> None:
         self._options = options
@@ -159,6 +159,7 @@ class ZygoteClient:
         except TimeoutError:
             self._process.kill()
             await _ended(self._process)
+        self._bury()
 
     # --- reports
     def _on_readable(self) -> None:
@@ -212,10 +213,13 @@ class ZygoteClient:
             self._ready.exception()  # told to start() if that still waits
         for future in list(self._spawning.values()):
             _settle(future, error)
+        self.lost.set()
+
+    def _bury(self) -> None:
+        """Only when the process is gone are its workers: the kernel closes a dying zygote's socket first."""
         children, self._children = self._children, {}
         for child in children.values():
             child.ended.set_result(None)
-        self.lost.set()
 
 
 def _settle(future: asyncio.Future[T], outcome: T | DgsfError) -> None:

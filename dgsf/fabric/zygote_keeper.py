@@ -8,12 +8,20 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections.abc import Iterable
 
 from dgsf.errors import DgsfError, NoDevice
+from dgsf.fabric.sandbox.features import Feature
 from dgsf.fabric.zygote_client import ZygoteClient, ZygoteOptions
 
 log = logging.getLogger(__name__)
 FIRST_DELAY, LAST_DELAY, STEADY_SECONDS = 0.05, 5.0, 10.0
+
+
+def log_missing(features: Iterable[Feature]) -> None:
+    for feature in features:
+        if not feature.present:
+            log.warning("sandbox_feature_missing", extra={"feature": feature.name, "detail": feature.detail})
 
 
 class ZygoteKeeper:
@@ -50,6 +58,11 @@ class ZygoteKeeper:
             self._task = None
         await self._end_client()
 
+    async def replace(self) -> None:
+        """End the present zygote with all its workers; another one follows."""
+        if self._client is not None:
+            await self._client.stop()
+
     async def _launch(self) -> None:
         client = ZygoteClient(self._options)
         try:
@@ -61,9 +74,7 @@ class ZygoteKeeper:
         level = logging.INFO if ready.threads == 1 else logging.ERROR
         facts = {"device": self._name, "pid": client.pid, "threads": ready.threads, "import_ms": ready.import_ms}
         log.log(level, "zygote_ready", extra=facts | {"absent": ready.absent, "resident_bytes": ready.resident_bytes})
-        for feature in ready.features:
-            if not feature.present:
-                log.warning("sandbox_feature_missing", extra={"feature": feature.name, "detail": feature.detail})
+        log_missing(ready.features)
 
     async def _keep(self) -> None:
         loop = asyncio.get_running_loop()

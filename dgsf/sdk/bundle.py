@@ -7,7 +7,9 @@ main script or of an interactive session goes by value.  Nothing here talks to t
 from __future__ import annotations
 
 import hashlib
+import os
 import sys
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -25,6 +27,16 @@ from dgsf.sdk.unbundle import Packed, PackedModule
 MAX_SOURCE_BYTES = 16 * MIB
 MAX_CODE_BYTES = 32 * MIB
 _MAIN = ("__main__", "__mp_main__")
+# Python 3.11 cannot build syntax trees in two threads at once (its recursion counter is shared).
+_one_at_a_time = threading.Lock()
+
+
+def _unlock_in_child() -> None:
+    global _one_at_a_time
+    _one_at_a_time = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_unlock_in_child)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +49,11 @@ class Bundle:
 
 def pack(target: Callable[..., Any], raw: Callable[..., Any] | None = None) -> Bundle:
     """The code bytes of a function; `target` is what is pickled, `raw` the user's callable inside it."""
-    raw = target if raw is None else raw
+    with _one_at_a_time:
+        return _pack(target, target if raw is None else raw)
+
+
+def _pack(target: Callable[..., Any], raw: Callable[..., Any]) -> Bundle:
     home = getattr(raw, "__module__", None) or "__main__"
     modules = _gather(_start(raw, home))
     with _by_value(home):

@@ -129,7 +129,6 @@ def _copy(folder: Path, data_dir: Path) -> Path:
     """The same layout elsewhere: programs find bundled libraries beside their package."""
     top = Path(tempfile.mkdtemp(prefix=_COPY_PREFIX))
     (data_dir / _COPY_NOTE).write_text(f"{top}\n")  # noted first: a copy that is cut short is removed too
-    top.chmod(0o755)
     package = folder.parent
     copy = top / package.name / folder.name
     (copy / "bin").mkdir(parents=True)
@@ -149,6 +148,6 @@ def _copy(folder: Path, data_dir: Path) -> Path:
 def _open_up(top: Path) -> None:
     """Whatever our umask and the modes over there: all may read, and enter or run."""
     for place, _, names in os.walk(top):
-        os.chmod(place, 0o755)
+        os.chmod(place, 0o755)  # noqa: S103 - programs and libraries of a public package
         for name in names:
-            os.chmod(os.path.join(place, name), 0o755)
+            os.chmod(os.path.join(place, name), 0o755)  # noqa: S103

@@ -23,6 +23,7 @@ _AWAY = (
     asyncpg.InsufficientResourcesError,
     asyncpg.OperatorInterventionError,
     asyncpg.ReadOnlySQLTransactionError,
+    asyncpg.InternalClientError,  # a dying server's last word came between two statements
     OSError,
     TimeoutError,
 )
@@ -105,7 +106,11 @@ class Database:
         """A connection of the pool, guarded."""
         with guard():
             async with self.pool.acquire(timeout=self._timeout) as connection:
-                yield connection
+                try:
+                    yield connection
+                except asyncpg.InternalClientError:
+                    connection.terminate()  # it no longer knows where it is; the pool makes another
+                    raise
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[asyncpg.Connection]:

@@ -17,8 +17,9 @@ import shutil
 import signal
 import subprocess
 import time
+from collections.abc import Coroutine
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 from urllib.parse import quote
 
 import asyncpg
@@ -98,9 +99,12 @@ class EmbeddedPostgres:
             return self.url
         began = time.monotonic()
         try:
-            await asyncio.to_thread(self._prepare)
+            await _whole(asyncio.to_thread(self._prepare))
             self.process = self._launch()
             await self._until_ready()
+        except (OSError, subprocess.SubprocessError) as error:
+            await self.stop()
+            raise StartError(f"the embedded database in {self.data_dir} cannot be started: {error}") from error
         except BaseException:
             await self.stop()
             raise
@@ -112,7 +116,7 @@ class EmbeddedPostgres:
         process, self.process = self.process, None
         if process is not None:
             await _end(process)
-        await asyncio.to_thread(self._clean_up)
+        await _whole(asyncio.to_thread(self._clean_up))
 
     async def wait(self) -> int:
         """Returns the exit status once the server has ended."""
@@ -175,7 +179,6 @@ class EmbeddedPostgres:
     def _end_leftovers(self) -> None:
         """Whatever a killed run has left: processes, sockets, a half-made cluster, copied programs."""
         postmaster.end_leftovers(self._cluster)
-        postmaster.end_leftovers(self._making)
         shutil.rmtree(self._making, ignore_errors=True)
         _clear_sockets(self._sockets)
         Binaries.drop_copy(self.data_dir)
@@ -194,7 +197,12 @@ class EmbeddedPostgres:
         """Not in a thread: the server dies with the thread that has started it."""
         assert self._binaries is not None
         with postmaster.open_folders(self._cluster, self._sockets) as (cluster_fd, sockets_fd):
-            settings = {**_SETTINGS, "unix_socket_directories": f"/proc/self/fd/{sockets_fd}", "port": str(_PORT)}
+            settings = {
+                **_SETTINGS,
+                "unix_socket_directories": f"/proc/self/fd/{sockets_fd}",
+                "port": str(_PORT),
+                "cluster_name": postmaster.cluster_mark(self._cluster),
+            }
             arguments = [str(self._binaries.postgres), "-D", f"/proc/self/fd/{cluster_fd}"]
             for name, value in settings.items():
                 arguments += ["-c", f"{name}={value}"]
@@ -233,6 +241,16 @@ class EmbeddedPostgres:
         raise StartError(
             f"the embedded database did not start: {reason}; {_last_line(self.log_path)} (log: {self.log_path})"
         ) from error
+
+
+async def _whole(work: Coroutine[Any, Any, None]) -> None:
+    """Waits for the thread's end even when cancelled: what follows must not meet it half-way."""
+    task = asyncio.ensure_future(work)
+    try:
+        await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait([task])
+        raise
 
 
 async def _end(process: subprocess.Popen[bytes]) -> None:

@@ -3,7 +3,8 @@
 A program gets its folders as open descriptors (`/proc/self/fd/N`), so an unprivileged account can work
 in a folder below one that it cannot enter.  The launcher is this file run as a script: it drops
 privileges, asks the kernel for a signal when the parent dies, and becomes the program.  A leftover is a
-`postgres` process whose working folder is the cluster: unlike a pid file, that cannot be mistaken.
+`postgres` process with the cluster's mark in its title: unlike a number in a pid file, that cannot have
+passed to a stranger, and reading it needs no privilege.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -48,20 +49,19 @@ def _become(parent: int, signal_number: int, uid: int, gid: int, arguments: Sequ
     if os.getppid() != parent:
         raise SystemExit("the parent died before the start")
     os.umask(0o077)
-    os.execv(arguments[0], list(arguments))
+    os.execv(arguments[0], list(arguments))  # noqa: S606 - that is what a launcher does
 
 
 @contextmanager
 def open_folders(*folders: Path) -> Iterator[tuple[int, ...]]:
     """Descriptors of these folders, for a child that may not reach them by name."""
-    descriptors = []
-    try:
+    with ExitStack() as opened:
+        descriptors = []
         for folder in folders:
-            descriptors.append(os.open(folder, os.O_RDONLY | os.O_DIRECTORY))
+            descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+            opened.callback(os.close, descriptor)
+            descriptors.append(descriptor)
         yield tuple(descriptors)
-    finally:
-        for descriptor in descriptors:
-            os.close(descriptor)
 
 
 def init_cluster(binaries: Binaries, cluster: Path, password: str, *, user: str, timeout: float) -> None:
@@ -115,6 +115,30 @@ def _give(folder: Path, account: Account) -> None:
 # --- ending what a killed run has left
 
 
+def cluster_mark(cluster: Path) -> str:
+    """What every process of this cluster bears in its title (as `cluster_name`)."""
+    place = cluster.stat()
+    return f"dgsf-{place.st_dev:x}-{place.st_ino:x}"
+
+
+def processes_of(cluster: Path) -> list[int]:
+    """The server processes of this cluster that live now."""
+    if not cluster.exists():
+        return []
+    mark = cluster_mark(cluster).encode()
+    return [int(name) for name in os.listdir("/proc") if name.isdigit() and _bears(name, mark)]
+
+
+def _bears(pid: str, mark: bytes) -> bool:
+    try:
+        if Path(f"/proc/{pid}/comm").read_bytes() != b"postgres\n":
+            return False
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").replace(b"=", b" ").replace(b":", b" ")
+    except OSError:
+        return False  # it has just ended
+    return mark in words.split()
+
+
 def end_leftovers(cluster: Path) -> None:
     """Ends every server process of this cluster, then forgets the pid file.
 
@@ -122,7 +146,7 @@ def end_leftovers(cluster: Path) -> None:
     """
     deadline = time.monotonic() + _END_SECONDS
     pause = 0.002
-    while found := _processes_in(cluster):
+    while found := processes_of(cluster):
         by_force = time.monotonic() > deadline
         for pid in found:
             with suppress(ProcessLookupError):
@@ -133,18 +157,6 @@ def end_leftovers(cluster: Path) -> None:
     (cluster / "postmaster.pid").unlink(missing_ok=True)
 
 
-def _processes_in(cluster: Path) -> list[int]:
-    home = os.path.realpath(cluster)
-    return [int(name) for name in os.listdir("/proc") if name.isdigit() and _belongs(name, home)]
-
-
-def _belongs(pid: str, home: str) -> bool:
-    try:
-        with open(f"/proc/{pid}/comm") as comm:
-            return comm.read() == "postgres\n" and os.readlink(f"/proc/{pid}/cwd") == home
-    except OSError:
-        return False  # it has ended, or is another user's
-
-
 if __name__ == "__main__":
-    _become(*(int(text) for text in sys.argv[1:5]), sys.argv[5:])  # type: ignore[misc]
+    _parent, _signal, _uid, _gid = map(int, sys.argv[1:5])
+    _become(_parent, _signal, _uid, _gid, sys.argv[5:])

@@ -26,7 +26,7 @@ class LocalRay:
         shutil.rmtree(folder, ignore_errors=True)  # sessions of earlier lives
         folder.mkdir(mode=0o700)
         # Another port each time: the old one may still be held by what is dying.
-        self._node = RayNode(commands.settings.node_name, folder, free_port(), free_port())
+        self._node = RayNode(commands.settings.node_name, folder, free_port())
         return commands.ray(self._node)
 
     async def ready(self) -> bool:

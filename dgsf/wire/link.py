@@ -12,7 +12,7 @@ import asyncio
 import os
 import socket
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from dgsf.errors import ConnectionLost, DgsfError, ProtocolError
 from dgsf.wire.frames import FrameReader, encode_frame
@@ -61,9 +61,8 @@ class Link(asyncio.Protocol):
 
     # --- asyncio.Protocol
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-        transport.set_write_buffer_limits(high=MAX_WAITING_BYTES)
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's own does not inherit from it
+        self._transport.set_write_buffer_limits(high=MAX_WAITING_BYTES)
         self._opened.set()
 
     def data_received(self, data: bytes) -> None:

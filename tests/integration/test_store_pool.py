@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from store_world import World, make_world
 
 from dgsf.store.devices import DeviceStore
 from dgsf.store.leader import Leadership
 from dgsf.store.leases import LeaseStore
 from dgsf.store.proxies import ProxyStore
 from dgsf.store.registry import Registry
-from store_world import World, make_world
 
 LONG = 600.0
 GONE = -1.0  # a time to live that has passed already: expired without waiting
@@ -42,9 +42,7 @@ async def add_device(database, name="gpu-0", *, slots=4, memory_bytes=1000):
 
 async def grant(world, device, holder="p1", *, incarnation=1, memory_bytes=10, ttl_s=LONG):
     leases = LeaseStore(world.database)
-    return await leases.grant(
-        device.id, holder, incarnation, world.version_id, world.tenant_id, memory_bytes, ttl_s
-    )
+    return await leases.grant(device.id, holder, incarnation, world.version_id, world.tenant_id, memory_bytes, ttl_s)
 
 
 # --- devices

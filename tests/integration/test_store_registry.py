@@ -191,3 +191,22 @@ async def test_a_statement_that_takes_too_long_is_the_store_being_unavailable(fr
                 await connection.execute("SELECT pg_sleep(60)")
     finally:
         await database.close()
+
+
+async def test_connections_ended_by_the_server_are_missed_once_and_replaced(database):
+    registry = Registry(database)
+    killer = await database.open_connection()
+    for _ in range(10):
+        await registry.meta_version()
+        await killer.execute(
+            "SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        )
+        for _ in range(database.pool.get_max_size()):
+            try:
+                await registry.meta_version()
+                break
+            except StoreUnavailable:
+                continue
+        assert await registry.meta_version() >= 1
+    await killer.close()

@@ -89,8 +89,8 @@ def _give_up_rights(sandbox: Sandbox, spec: WorkerSpec, features: Features, held
         capabilities.forbid_new_privileges()
     with features.needed("resource limits", "setting resource limits must be possible"):
         limits.apply_limits(held + spec.memory_bytes, spec.max_file_bytes)
-    with features.optional("Landlock"):
-        landlock.restrict(network=spec.network, devices=sandbox.plan.devices)
+    with features.optional("Landlock") as details:
+        details += landlock.restrict(network=spec.network, devices=sandbox.plan.devices)
     if sandbox.refused:
         features.note("seccomp", False, sandbox.refused)
         return

@@ -36,14 +36,15 @@ class Features:
         self.found.append(Feature(name, present, detail))
 
     @contextmanager
-    def optional(self, name: str, detail: str = "") -> Iterator[None]:
-        """A step that may fail: the worker then goes on without it."""
+    def optional(self, name: str) -> Iterator[list[str]]:
+        """A step that may fail: the worker then goes on without it. Details can be put into the list."""
+        details: list[str] = []
         try:
-            yield
+            yield details
         except OSError as error:
             self.note(name, False, error.strerror or str(error))
         else:
-            self.note(name, True, detail)
+            self.note(name, True, "; ".join(details))
 
     @contextmanager
     def needed(self, name: str, hint: str) -> Iterator[None]:
@@ -55,7 +56,3 @@ class Features:
             self.note(name, False, reason)
             raise SandboxError(f"cannot confine workers: {name}: {reason}; {hint}", feature=name) from error
         self.note(name, True)
-
-    @property
-    def missing(self) -> tuple[tuple[str, str], ...]:
-        return tuple((item.name, item.detail) for item in self.found if not item.present)

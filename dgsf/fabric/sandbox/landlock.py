@@ -23,7 +23,9 @@ _DEVICE = _READ_FILE | _WRITE_FILE | _IOCTL_DEV
 _MAKE_BLOCK, _MAKE_CHAR = 1 << 11, 1 << 6
 _NET_BIND, _NET_CONNECT = 1, 2
 _SCOPE_ABSTRACT_UNIX, _SCOPE_SIGNAL = 1, 2
-_WRITABLE = ("/tmp", "/dev/shm", SHARED_MOUNT)  # noqa: S108 - the worker's own
+_MAKE_FILE, _REMOVE_FILE = 1 << 8, 1 << 5
+_SCRATCH = ("/tmp", "/dev/shm")  # noqa: S108 - the worker's own
+_SHARED = _READ_FILE | _READ_DIR | _WRITE_FILE | _TRUNCATE | _MAKE_FILE | _REMOVE_FILE  # plain files, nothing else
 
 
 class _Ruleset(ctypes.Structure):
@@ -50,7 +52,7 @@ def handled_file_rights(abi: int) -> int:
     return rights | (_IOCTL_DEV if abi >= 5 else 0)
 
 
-def restrict(*, network: bool, devices: tuple[str, ...]) -> str:
+def restrict(*, network: bool, devices: tuple[str, ...]) -> list[str]:
     """Put this process and its children under the rules; returns what was put in force."""
     abi = version()
     rights = handled_file_rights(abi)
@@ -59,15 +61,16 @@ def restrict(*, network: bool, devices: tuple[str, ...]) -> str:
     ruleset = _create(_Ruleset(rights, net, scoped), abi)
     try:
         _allow(ruleset, "/", _READ & rights)
-        for path in _WRITABLE:
+        for path in _SCRATCH:
             _allow(ruleset, path, rights & ~(_MAKE_BLOCK | _MAKE_CHAR))
+        _allow(ruleset, SHARED_MOUNT, _SHARED & rights)
         for path in devices:
             with contextlib.suppress(FileNotFoundError):
                 _allow(ruleset, path, _DEVICE & rights)
         libc.syscall("landlock", libc.SYS_LANDLOCK_RESTRICT_SELF, ctypes.c_int(ruleset), ctypes.c_uint(0))
     finally:
         os.close(ruleset)
-    return f"ABI {abi}" + ("" if abi >= 6 else "; abstract Unix sockets and signals need ABI 6")
+    return [f"ABI {abi}"] if abi >= 6 else [f"ABI {abi}", "abstract Unix sockets and signals need ABI 6"]
 
 
 def _create(rules: _Ruleset, abi: int) -> int:

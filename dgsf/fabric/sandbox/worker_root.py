@@ -64,7 +64,7 @@ class WorkerRoot:
             os.chmod(f"{_TMP}/{name}", 0o1777)  # noqa: S103 - like any /tmp
         self._make_names()
         libc.mount(f"{_TMP}/shm", _SHM, "", libc.MS_BIND)
-        libc.mount(f"{_TMP}/tmp", _TMP, "", libc.MS_BIND)
+        libc.mount(_TMP + "/tmp", _TMP, "", libc.MS_BIND)  # noqa: S108
 
     def _make_names(self) -> None:
         uid, gid = self._spec.uid or os.geteuid(), self._spec.uid or os.getegid()

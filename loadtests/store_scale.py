@@ -1,0 +1,114 @@
+"""Does the store stay fast when it is full?  The flush statement on an empty store and on one with a past.
+
+Two embedded servers run side by side, equal but for their rows, and are asked in turn.  Then, on a running
+platform, thousands of functions are deployed over HTTP and a sample of them is called.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from statistics import median
+
+from dgsf.ids import CallIds
+from dgsf.store.calls import CallStore
+from dgsf.store.database import Database
+from dgsf.store.embedded import EmbeddedPostgres
+from dgsf.store.ledger import Ledger
+from dgsf.store.migrate import migrate
+from dgsf.store.rows import FinishedCall, Outcome
+from loadtests import machine
+from loadtests.plan import Plan, rotated
+from loadtests.report import Section, at_most, compare
+from loadtests.store_fill import Owner, add_calls, add_functions
+
+_FLUSHES = 40  # of one size, on one store, in one round
+SIZES = (64, 1)
+_GOAL = 1.1
+Times = dict[tuple[str, int], list[float]]
+
+
+def measure(plan: Plan) -> Section:
+    return asyncio.run(_measure(plan))
+
+
+async def _measure(plan: Plan) -> Section:
+    section = Section("Store with a past")
+    async with _store(plan.folder / "empty") as empty, _store(plan.folder / "full") as full:
+        few = await add_functions(empty, 1, tenants=1)
+        plan.say(f"filling a store with {plan.functions:,} functions and {plan.calls:,} calls")
+        began = time.monotonic()
+        many = await add_functions(full, plan.functions)
+        await add_calls(full, many, plan.calls, plan.say)
+        section.facts["filled in"] = f"{time.monotonic() - began:.0f} s"
+        section.facts["size of the full store"] = await _size(full)
+        medians = await _rounds(plan, {"empty": (empty, few), "full": (full, many)})
+        section.facts["ledger of the full store"] = await Ledger(full).check()
+    for size in SIZES:
+        what = f"flush of {size} call{'s' if size > 1 else ''}, full ÷ empty"
+        section.rows.append(compare(what, medians["full", size], medians["empty", size], at_most(_GOAL), "us"))
+    section.raw = {f"{name}, {size} rows": values for (name, size), values in medians.items()}
+    return section
+
+
+@asynccontextmanager
+async def _store(folder: Path) -> AsyncIterator[Database]:
+    server = EmbeddedPostgres(folder, run_dir=folder)
+    url = await server.start()
+    try:
+        database = await Database.connect(url, name="loadtests", max_size=1)
+        try:
+            await migrate(database)
+            yield database
+        finally:
+            await database.close()
+    finally:
+        await server.stop()
+
+
+async def _rounds(plan: Plan, stores: dict[str, tuple[Database, Sequence[Owner]]]) -> Times:
+    """The p50 of each round."""
+    medians: Times = {(name, size): [] for name in stores for size in SIZES}
+    for database, owners in stores.values():
+        for size in SIZES:
+            await _flush_often(database, owners, size)  # plans, caches, first pages
+    for number in range(plan.rounds):
+        for size in SIZES:
+            for name in rotated(list(stores), number):
+                machine.settle()
+                medians[name, size].append(await _flush_often(*stores[name], size))
+        told = "  ".join(f"{name} x{size} {values[-1]:.0f} us" for (name, size), values in medians.items())
+        plan.say(f"round {number + 1}/{plan.rounds}  {told}")
+    return medians
+
+
+async def _flush_often(database: Database, owners: Sequence[Owner], size: int) -> float:
+    """Median microseconds of one flush."""
+    store, ids, rng = CallStore(database), CallIds(), random.Random()
+    took = []
+    for _ in range(_FLUSHES):
+        rows = [_finished(ids, rng.choice(owners)) for _ in range(size)]
+        began = time.perf_counter_ns()
+        outcomes = await store.finish(rows)
+        took.append((time.perf_counter_ns() - began) / 1000)
+        assert all(outcome is Outcome.accepted for outcome in outcomes)
+    return median(took)
+
+
+def _finished(ids: CallIds, owner: Owner) -> FinishedCall:
+    version_id, tenant_id = owner
+    return FinishedCall(ids.mint(1), 1, tenant_id, version_id, "succeeded", None, 1, 50, 200, 200, time.time(), True)
+
+
+async def _size(database: Database) -> dict[str, object]:
+    async with database.acquire() as connection:
+        counts = {
+            name: await connection.fetchval(f"SELECT count(*) FROM {name}", timeout=60)
+            for name in ("functions", "calls", "charges", "postings")
+        }
+        size = await connection.fetchval("SELECT pg_size_pretty(pg_database_size(current_database()))")
+    return {**counts, "on disk": size}

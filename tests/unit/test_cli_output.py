@@ -1,0 +1,202 @@
+"""What commands print: human units, tables, one line for an error."""
+
+from __future__ import annotations
+
+import json
+import os
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from sdk_platform import FakePlatform
+
+from dgsf import cli
+from dgsf.cli.output import human, human_bytes, human_nano, human_us, show_rows
+from dgsf.cli.run import parse_arguments
+from dgsf.cli.usage import parse_since
+from dgsf.errors import DgsfError, UsageError
+
+
+@pytest.fixture(scope="module")
+def platform():
+    fake = FakePlatform().start()
+    yield fake
+    fake.stop()
+
+
+@pytest.fixture
+def dgsf(platform, capfd):
+    """Runs a command against the stand-in platform: (exit code, stdout, stderr)."""
+
+    def run(*words: str) -> tuple[int, str, str]:
+        code = cli.execute([*words, "--url", platform.url, "--api-key", platform.api_key])
+        out, err = capfd.readouterr()
+        return code, out, err
+
+    return run
+
+
+@pytest.fixture
+def sample(tmp_path, monkeypatch):
+    import sys
+
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    file = tmp_path / "cli_sample.py"
+    file.write_text(
+        "import dgsf\napp = dgsf.App('s')\n"
+        "@app.function\ndef add(a: int, b: int = 1) -> int:\n    '''Adds.'''\n    return a + b\n"
+        "@app.function\ndef fail():\n    raise ValueError('on purpose')\n"
+        "@app.function\ndef same(data: bytes) -> bytes:\n    return data\n"
+    )
+    yield str(file)
+    sys.modules.pop("cli_sample", None)
+
+
+# --- units ------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0, "0 µs"), (999, "999 µs"), (1500, "1.5 ms"), (999_999, "1000 ms"), (2_000_000, "2 s"), (90_000_000, "1.5 min"),
+     (3_600_000_000 * 5000, "5,000 h")],
+)  # fmt: skip
+def test_times_are_written_for_people(value, text):
+    assert human_us(value) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0, "0"), (12, "12 nano"), (1500, "1.5 micro"), (2_500_000, "2.5 milli"), (-3_000_000_000, "-3"),
+     (10**13, "10,000")],
+)  # fmt: skip
+def test_costs_are_written_for_people(value, text):
+    assert human_nano(value) == text
+
+
+def test_other_fields_are_written_by_their_names():
+    assert human_bytes(1536 * 1024) == "1.5 MiB"
+    assert human("memory_bytes", 512 * 1024**2) == "512 MiB"
+    assert human("price_nano_per_us", 1) == "1"
+    assert human("expired", False) == "no"
+    assert human("options", {"a": 1}) == '{"a": 1}'
+    assert human("created_at", "not a date") == "not a date"
+    assert human("created_at", datetime(2030, 1, 2, 3, 4, 5).astimezone().isoformat()) == "2030-01-02 03:04:05"
+    assert human("holder", None) == "-"
+
+
+def test_piped_tables_are_aligned_text(capsys):
+    show_rows([{"name": "a", "calls": 5}, {"name": "longer", "calls": 12345}], ("name", "gone", "calls"), empty="")
+    assert capsys.readouterr().out == "NAME    CALLS\na           5\nlonger  12345\n"
+    show_rows([], ("name",), empty="nothing here")
+    assert capsys.readouterr().out == "nothing here\n"
+
+
+# --- arguments --------------------------------------------------------------------------------
+def test_arguments_are_json_or_text():
+    words = ["5", "--x", "3", "--name=bob", "--list", "[1, 2]", "--flag", "--under-score", "-4"]
+    assert parse_arguments(words) == ([5], {"x": 3, "name": "bob", "list": [1, 2], "flag": True, "under_score": -4})
+    for wrong in (["--x", "1", "--x", "2"], ["--not an identifier", "1"]):
+        with pytest.raises(UsageError):
+            parse_arguments(wrong)
+
+
+def test_since_is_a_span_or_a_date():
+    now = datetime(2030, 1, 31, tzinfo=UTC)
+    assert parse_since("1h", now) == now - timedelta(hours=1)
+    assert parse_since("1.5d", now) == now - timedelta(days=1.5)
+    assert parse_since("2030-01-01T00:00:00+00:00", now) == datetime(2030, 1, 1, tzinfo=UTC)
+    for wrong in ("soon", "1 fortnight", "99999999999999d"):
+        with pytest.raises(UsageError, match="write e.g"):
+            parse_since(wrong, now)
+
+
+# --- commands ---------------------------------------------------------------------------------
+def test_deploy_then_invoke_show_and_delete(dgsf, sample):
+    code, _, err = dgsf("deploy", sample)
+    assert code == 0
+    assert "deployed s.add version 1" in err
+    assert dgsf("invoke", "s.add", '{"a": 2}')[:2] == (0, "3")
+    code, out, err = dgsf("invoke", "s.add", "[2, 5]", "--json")
+    assert json.loads(out)["result"] == 7
+    code, out, _ = dgsf("functions", "show", "s.add")
+    assert "signature" in out and "(a: int, b: int = ...)" in out
+    code, out, _ = dgsf("functions", "--json")
+    assert [item["name"] for item in json.loads(out)["functions"]] == ["s.add", "s.fail", "s.same"]
+    assert dgsf("functions", "delete", "s.same")[0] == 0
+    assert "s.same" not in dgsf("functions")[1]
+
+
+def test_run_deploys_calls_and_tells_time_and_cost(dgsf, sample):
+    code, out, err = dgsf("run", f"{sample}::add", "--a", "40", "--b", "2")
+    assert (code, out) == (0, "42\n")
+    assert "device time 345 µs" in err
+    assert "cost 345 nano" in err
+
+
+def test_raw_bytes_go_in_and_out_by_file(dgsf, sample, tmp_path):
+    (tmp_path / "body").write_bytes(b"\x00raw")
+    dgsf("deploy", sample, "--only", "same")
+    assert dgsf("invoke", "s.same", "--raw", "--file", str(tmp_path / "body"))[:2] == (0, "\x00raw")
+
+
+def test_a_failing_function_shows_its_traceback_and_one_line(dgsf, sample):
+    code, out, err = dgsf("run", f"{sample}::fail")
+    assert (code, out) == (1, "")
+    assert "raise ValueError('on purpose')" in err
+    assert err.splitlines()[-1] == "error: ValueError: on purpose (call call-1)"
+
+
+@pytest.mark.parametrize("listing", ["devices", "leases", "usage", "keys"])
+def test_listings_are_tables_or_exact_json(dgsf, listing):
+    code, out, _ = dgsf(listing)
+    assert code == 0
+    assert out
+    assert json.loads(dgsf(listing, "--json")[1])[listing][0]["device_us"] == 1500
+
+
+def test_usage_is_in_human_units(dgsf, platform):
+    out = dgsf("usage", "--since", "1h")[1]
+    assert "1.5 ms" in out
+    assert "2.5 milli" in out
+    assert "since=" in platform.requests[-1][1]
+
+
+def test_keys_are_created_and_revoked(dgsf):
+    code, out, err = dgsf("keys", "create", "--role", "invoke", "--name", "ci")
+    assert (code, out) == (0, "dgsf_k2_invoke\n")
+    assert "not shown again" in err
+    assert dgsf("keys", "revoke", "k2")[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "hint"),
+    [
+        (["invoke", "s.none", "{}"], 1, "there is no function"),
+        (["invoke", "s.none", "not json"], 2, "not JSON"),
+        (["invoke", "s.none", "3"], 2, "object"),
+        (["run", "nofunction"], 2, "does not name a function"),
+        (["run", "/nowhere.py::f"], 2, "there is no file"),
+        (["deploy", "/nowhere.py"], 2, "there is no file"),
+        (["keys", "create", "--role", "king"], 2, "operator"),
+        (["frobnicate"], 2, "No such command"),
+        (["usage", "--since", "soon"], 2, "write e.g."),
+    ],
+)
+def test_mistakes_are_one_clear_line_and_no_traceback(dgsf, words, code, hint):
+    found, _, err = dgsf(*words)
+    assert found == code
+    assert hint in err
+    assert "Traceback" not in err
+
+
+def test_any_platform_error_is_one_line(monkeypatch, capsys):
+    def broken(**_: object) -> None:
+        raise DgsfError("it broke")
+
+    monkeypatch.setattr(cli.cli, "main", broken)
+    assert cli.execute([]) == 1
+    assert capsys.readouterr().err == "error: it broke\n"
+
+
+def test_every_command_of_the_table_has_a_help_text(capsys):
+    assert cli.execute(["--help"]) == 0
+    shown = capsys.readouterr().out
+    assert all(name in shown for name in cli.COMMANDS)
+    assert os.linesep in shown
