@@ -1,9 +1,7 @@
 """Weights of the network in `shapes.py`, written by `train_shapes.py`; not edited by hand."""
 
 WEIGHTS = {
-    "first": (
-        "2f`~J#`)S5?@US$=-Br5B*1prW)M+DBr<0?QQ2ZaI4w?e<;v&6EY;0aS}zn9P|w(He;?8y@f}V{5h^*(+zIE{CQ=*i"
-    ),
+    "first": ("2f`~J#`)S5?@US$=-Br5B*1prW)M+DBr<0?QQ2ZaI4w?e<;v&6EY;0aS}zn9P|w(He;?8y@f}V{5h^*(+zIE{CQ=*i"),
     "second": (
         "{{H^`{Qds@`~Uy|000000Ra>j7ab-bA0{9d92y}gBOoOv009010{{K}{S6Zn79AcH78(r^4i_605*HNz000630sj8|nbrI9r50E3"
         "^aJ|?B>xNqHw#e@U@#OQ;vz~CYd;)E9QpQ6Kq2HpHmc;wK?z3nE^so?&>b-@7*H7`&Phe>7x*0U9Ru^+BcjUzwy5AO3jqWP`1TX_"

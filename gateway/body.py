@@ -72,11 +72,17 @@ class BodyReader:
         if length is not None and length > limit:
             raise _too_large(limit, why)
         _welcome(request)
-        sink = _Sink(self._area, inline)
+        sink, loop = _Sink(self._area, inline), asyncio.get_running_loop()
+        moved = loop.time()
         try:
             async with asyncio.timeout(IDLE_SECONDS) as idle:
-                while piece := await request.content.readany():
-                    idle.reschedule(asyncio.get_running_loop().time() + IDLE_SECONDS)
+                while True:
+                    piece, chunk_ended = await request.content.readchunk()  # as it came: nothing is joined
+                    if not piece and not chunk_ended:
+                        break
+                    if (now := loop.time()) > moved + 1.0:
+                        moved = now
+                        idle.reschedule(now + IDLE_SECONDS)
                     if hasher is not None:
                         hasher.update(piece)
                     sink.add(piece)

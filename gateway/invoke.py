@@ -98,6 +98,7 @@ class Invoker:
             result = await stream.result()
         except asyncio.CancelledError:
             stream.cancel()
+            stream.when_ended(_drop)
             raise
         finally:
             self._watchdog.forget(stream)
@@ -178,6 +179,12 @@ def render(call_id: UUID, result: CallResult, wanted: Codec, *, harmless: bool) 
     if payload.path:
         return FileReply(content, payload, extra)
     return Reply(200, content, payload.data if payload.codec else b"null", extra)
+
+
+def _drop(result: CallResult) -> None:
+    """Nobody is left to read it."""
+    if result.payload is not None:
+        result.payload.discard()
 
 
 def _why(codec: Codec) -> str:

@@ -98,7 +98,10 @@ class Reply(web.StreamResponse):
 
 
 class FileReply(Reply):
-    """A result in shared memory, sent in pieces with its length known."""
+    """A result in shared memory, sent in pieces with its length known.
+
+    It is read, not mapped: whoever wrote it could cut it short meanwhile, and a mapping would kill us.
+    """
 
     def __init__(self, content_type: bytes, payload: Payload, extra: bytes = b"") -> None:
         super().__init__(200, content_type, b"", extra)

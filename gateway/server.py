@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import socket
 from typing import Any
 
 from aiohttp import web
@@ -25,7 +24,7 @@ from gateway.invoke import Invoker
 from gateway.metrics import Counters
 from gateway.problems import problem, unexpected
 from gateway.reply import Reply
-from gateway.routes import match
+from gateway.routes import Match, match
 
 log = logging.getLogger(__name__)
 STOP_SECONDS = 10.0
@@ -135,7 +134,7 @@ class Gateway:
         counters.answered(route, reply.status)
         return reply
 
-    async def _answer(self, request: web.BaseRequest, found: Any) -> Reply:
+    async def _answer(self, request: web.BaseRequest, found: Match) -> Reply:
         route, context = found.route, self._context
         principal = None
         if route.role is not None:
@@ -149,11 +148,3 @@ class Gateway:
 def _plain(path: str) -> bool:
     """Whether the name in an invoke path can be taken as it stands."""
     return "%" not in path and "?" not in path and path.count("/") == 4
-
-
-def free_port_socket(host: str) -> socket.socket:
-    """A bound socket that keeps a free port for processes that will share it."""
-    sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-    sock.bind((host, 0))
-    return sock

@@ -32,24 +32,27 @@ MEASUREMENTS: dict[str, tuple[Callable[[Plan], Section], ...]] = {
 
 
 @click.command()
-@click.option("--rounds", default=7, show_default=True, type=click.IntRange(1, 1000), help="Rounds of each measurement.")
+@click.option("--rounds", default=7, show_default=True, type=click.IntRange(1, 1000), help="Rounds of each.")
 @click.option("--seconds", default=3.0, show_default=True, type=click.FloatRange(1, 600), help="Length of one round.")
 @click.option("--only", default=",".join(MEASUREMENTS), show_default=True, help="Which measurements to make.")
 @click.option("--functions", default=10_000, show_default=True, type=click.IntRange(1), help="Functions in the store.")
 @click.option("--calls", default=1_000_000, show_default=True, type=click.IntRange(1), help="Past calls in the store.")
+@click.option("--patience", default=machine.PATIENCE_SECONDS, show_default=True, help="Seconds to wait for quiet.")
 @click.option("--json", "json_path", type=click.Path(path_type=Path), help="Where the JSON goes.")
-def main(rounds: int, seconds: float, only: str, functions: int, calls: int, json_path: Path | None) -> None:
+def main(
+    rounds: int, seconds: float, only: str, functions: int, calls: int, patience: float, json_path: Path | None
+) -> None:
     """Measure the platform beside its peers."""
     wanted = _wanted(only)
     console, progress = Console(width=None if sys.stdout.isatty() else 140), Console(stderr=True, highlight=False)
     began = time.monotonic()
 
     def say(text: str) -> None:
-        progress.print(f"[dim]{time.monotonic() - began:6.1f} s[/]  {text}")
+        progress.print(f"[dim]{time.monotonic() - began:6.1f} s[/]  {text}", soft_wrap=True)
 
     with tempfile.TemporaryDirectory(prefix="dgsf-b-", ignore_cleanup_errors=True) as folder:
         plan = Plan(rounds, seconds, Path(folder), say, functions, calls)
-        report = run(plan, wanted)
+        report = run(plan, wanted, patience)
     show(report, console)
     path = json_path or Path("bench-results") / f"{time.strftime('%Y%m%d-%H%M%S')}.json"
     report.write(path)
@@ -70,9 +73,9 @@ def _wanted(only: str) -> list[str]:
     return names
 
 
-def run(plan: Plan, names: list[str]) -> Report:
+def run(plan: Plan, names: list[str], patience: float) -> Report:
     """All of these; one that cannot be made does not stop the others."""
-    busy = machine.wait_for_quiet(plan.say)
+    busy = machine.wait_for_quiet(plan.say, patience)
     quiet = "quiet" if busy <= machine.QUIET_SHARE else "NOT QUIET: do not trust these figures"
     rounds = f"{plan.rounds} of {plan.seconds:g} s, medians"
     report = Report({**machine.describe(), "rounds": rounds, "machine before": f"{busy:.1%} busy, {quiet}"})

@@ -11,7 +11,7 @@ from loadtests import machine
 from loadtests.checker import check_books
 from loadtests.contenders import aiohttp_server, check_answer
 from loadtests.machine import MemoryWatch, watch_memory
-from loadtests.ours import deploy_samples, platform
+from loadtests.ours import DEMO, deploy, function_of, platform
 from loadtests.plan import Plan, rotated
 from loadtests.report import Section, at_least, at_most, compare, single
 from loadtests.wrk import Target, WrkResult, run_wrk
@@ -28,7 +28,7 @@ def measure(plan: Plan) -> Section:
     answered = 0
     with ExitStack() as stack:
         ours = stack.enter_context(platform("dgsf-bulk", plan.folder))
-        deploy_samples(ours, "demo.blob")
+        deploy(ours, function_of(DEMO, "demo.blob"))
         url, _ = stack.enter_context(aiohttp_server(plan.folder))
         gateway = ours.pid_of("gateway")
         for size in SIZES:

@@ -15,7 +15,7 @@ from typing import Any
 from dgsf.errors import DgsfError
 from loadtests.checker import check_books, durability
 from loadtests.contenders import Contender, aiohttp_echo, check_answer, mosec_echo, our_echo, rayserve_echo
-from loadtests.ours import Ours, deploy_samples, platform
+from loadtests.ours import DEMO, Ours, deploy, function_of, platform
 from loadtests.plan import Plan, rotated
 from loadtests.report import Row, Section, at_least, at_most, compare
 from loadtests.wrk import WrkResult, run_wrk
@@ -40,7 +40,7 @@ def measure(plan: Plan) -> Section:
 def _pass(plan: Plan, section: Section, place: str, peers: Sequence[Contender], least: float, most: float) -> list[Row]:
     plan.say(f"starting the platform, proxy {place}")
     with platform(f"dgsf-{place}", plan.folder, proxy=place) as ours:
-        deploy_samples(ours, "demo.echo")
+        deploy(ours, function_of(DEMO, "demo.echo"))
         contenders = [our_echo(ours), *peers]
         results, busy = _rounds(plan, contenders)
         section.facts.setdefault("settings of our database", durability(ours.database_url))

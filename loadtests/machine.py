@@ -20,7 +20,7 @@ from typing import Any
 _PACKAGES = ("aiohttp", "asyncpg", "uvloop", "msgspec", "ray", "torch", "mosec")
 QUIET_SHARE = 0.10
 _LOOK_SECONDS = 2.0
-_PATIENCE_SECONDS = 60.0
+PATIENCE_SECONDS = 60.0
 
 
 def describe() -> dict[str, Any]:
@@ -62,14 +62,14 @@ def _ticks() -> tuple[int, int]:
     return sum(numbers) - idle, sum(numbers)
 
 
-def wait_for_quiet(say: Callable[[str], None], patience: float = _PATIENCE_SECONDS) -> float:
+def wait_for_quiet(say: Callable[[str], None], patience: float = PATIENCE_SECONDS) -> float:
     """Wait until nothing else runs, within reason; the share that was busy at the last look."""
     deadline = time.monotonic() + patience
-    while True:
-        share = busy_share(_LOOK_SECONDS)
-        if share <= QUIET_SHARE or time.monotonic() > deadline:
-            break
-        say(f"the machine is {share:.0%} busy; waiting for quiet")
+    told = False
+    while (share := busy_share(_LOOK_SECONDS)) > QUIET_SHARE and time.monotonic() < deadline:
+        if not told:
+            say(f"the machine is {share:.0%} busy; waiting up to {patience:g} s for quiet")
+            told = True
     if share > QUIET_SHARE:
         say(f"the machine stays {share:.0%} busy: these figures are not to be trusted")
     return share

@@ -12,11 +12,13 @@ from dgsf.config import load_settings
 from dgsf.errors import StartError
 from dgsf.paths import Layout, layout_of
 from dgsf.sdk.client import Client
-from dgsf.sdk.loadfile import functions_in, load_file
+from dgsf.sdk.loadfile import AnyFunction, functions_in, load_file
+from dgsf.sdk.plan import run
 from dgsf.store.embedded import EmbeddedPostgres
 from loadtests.service import ROOT, Service, free_port, python_module, running
 
-SAMPLES = ROOT / "functions" / "demo.py"
+DEMO = ROOT / "functions" / "demo.py"
+BENCH = ROOT / "loadtests" / "deployed" / "bench_functions.py"
 _START_SECONDS = 120.0
 
 
@@ -77,10 +79,12 @@ def _says_ready(log: Path) -> bool:
     return any(line.startswith("ready ") for line in log.read_text("utf-8", "replace").splitlines())
 
 
-def deploy_samples(ours: Ours, *names: str) -> None:
-    """Some of the sample functions, by the names that they have on the platform."""
-    functions = functions_in(load_file(SAMPLES))
+def function_of(file: Path, name: str) -> AnyFunction:
+    """A function of a file, by the name that it has on the platform."""
+    return functions_in(load_file(file))[name]
+
+
+def deploy(ours: Ours, function: AnyFunction, name: str | None = None) -> None:
+    """Deploy it, under another name if one is given."""
     with ours.client() as client:
-        for name in names:
-            function = functions[name]
-            client.deploy(function.raw, name=name, options=function.options.given())
+        run(client.deploy_plan(name or function.name, function.raw, function.options, function.bundle()), client.driver)

@@ -13,13 +13,11 @@ from datetime import UTC, datetime, timedelta
 import asyncpg
 import msgspec
 
-from dgsf.core.options import FunctionOptions
 from dgsf.ids import CallIds
-from dgsf.sdk.bundle import pack
 from dgsf.sdk.manifest import manifest_of
 from dgsf.store.database import Database
 from dgsf.store.registry import Registry
-from loadtests.samples import echo
+from loadtests.ours import BENCH, function_of
 
 _TENANTS = 100
 _CHUNK = 50_000
@@ -47,9 +45,10 @@ SELECT id, 'usage', id, tenant_id, version_id, device_us, cost_nano, finished_at
 _POSTINGS = """
 INSERT INTO postings (charge_id, account_id, amount_nano)
 SELECT c.id, side.account_id, side.amount
-FROM charges c JOIN accounts a ON a.tenant_id = c.tenant_id
-CROSS JOIN LATERAL (VALUES (a.id, -c.amount_nano),
-                           ((SELECT id FROM accounts WHERE tenant_id IS NULL), c.amount_nano)) AS side (account_id, amount)
+FROM charges c
+JOIN accounts payer ON payer.tenant_id = c.tenant_id
+JOIN accounts revenue ON revenue.tenant_id IS NULL
+CROSS JOIN LATERAL (VALUES (payer.id, -c.amount_nano), (revenue.id, c.amount_nano)) AS side (account_id, amount)
 ORDER BY c.id
 """
 Owner = tuple[int, int]  # a version and its tenant
@@ -59,8 +58,9 @@ async def add_functions(database: Database, count: int, tenants: int = _TENANTS)
     """Functions spread over tenants, each with one version of real code."""
     registry = Registry(database)
     tenant_ids = [await registry.create_tenant(f"tenant {number}") for number in range(tenants)]
-    bundle = pack(echo)
-    manifest = msgspec.json.encode(manifest_of(echo, FunctionOptions(), bundle.digest)).decode()
+    function = function_of(BENCH, "bench.echo")
+    bundle = function.bundle()
+    manifest = msgspec.json.encode(manifest_of(function.raw, function.options, bundle.digest)).decode()
     connection = await database.open_connection(command_timeout=None)
     try:
         async with connection.transaction():

@@ -30,6 +30,8 @@ _FLUSHES = 40  # of one size, on one store, in one round
 SIZES = (64, 1)
 _GOAL = 1.1
 Times = dict[tuple[str, int], list[float]]
+Stores = dict[str, tuple[Database, Sequence[Owner]]]
+_ids, _rng = CallIds(), random.Random(3)
 
 
 def measure(plan: Plan) -> Section:
@@ -70,33 +72,38 @@ async def _store(folder: Path) -> AsyncIterator[Database]:
         await server.stop()
 
 
-async def _rounds(plan: Plan, stores: dict[str, tuple[Database, Sequence[Owner]]]) -> Times:
+async def _rounds(plan: Plan, stores: Stores) -> Times:
     """The p50 of each round."""
     medians: Times = {(name, size): [] for name in stores for size in SIZES}
-    for database, owners in stores.values():
-        for size in SIZES:
-            await _flush_often(database, owners, size)  # plans, caches, first pages
+    for size in SIZES:
+        await _round(stores, size, 0)  # plans, caches, first pages
     for number in range(plan.rounds):
         for size in SIZES:
-            for name in rotated(list(stores), number):
-                machine.settle()
-                medians[name, size].append(await _flush_often(*stores[name], size))
-        told = "  ".join(f"{name} x{size} {values[-1]:.0f} us" for (name, size), values in medians.items())
+            machine.settle()
+            for name, took in (await _round(stores, size, number)).items():
+                medians[name, size].append(median(took))
+        told = "  ".join(f"{name} x{size} {values[-1]:,.0f} us" for (name, size), values in medians.items())
         plan.say(f"round {number + 1}/{plan.rounds}  {told}")
     return medians
 
 
-async def _flush_often(database: Database, owners: Sequence[Owner], size: int) -> float:
-    """Median microseconds of one flush."""
-    store, ids, rng = CallStore(database), CallIds(), random.Random()
-    took = []
-    for _ in range(_FLUSHES):
-        rows = [_finished(ids, rng.choice(owners)) for _ in range(size)]
-        began = time.perf_counter_ns()
-        outcomes = await store.finish(rows)
-        took.append((time.perf_counter_ns() - began) / 1000)
-        assert all(outcome is Outcome.accepted for outcome in outcomes)
-    return median(took)
+async def _round(stores: Stores, size: int, number: int) -> dict[str, list[float]]:
+    """Microseconds of single flushes, one store after the other, so that both meet the same weather."""
+    took: dict[str, list[float]] = {name: [] for name in stores}
+    for turn in range(_FLUSHES):
+        for name in rotated(list(stores), number + turn):
+            took[name].append(await _flush(*stores[name], size))
+    return took
+
+
+async def _flush(database: Database, owners: Sequence[Owner], size: int) -> float:
+    rows = [_finished(_ids, _rng.choice(owners)) for _ in range(size)]
+    store = CallStore(database)
+    began = time.perf_counter_ns()
+    outcomes = await store.finish(rows)
+    took = (time.perf_counter_ns() - began) / 1000
+    assert all(outcome is Outcome.accepted for outcome in outcomes)
+    return took
 
 
 def _finished(ids: CallIds, owner: Owner) -> FinishedCall:

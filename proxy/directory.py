@@ -10,15 +10,14 @@ import asyncio
 import contextlib
 import logging
 
-from dgsf.fabric.control import DeviceControl
-
 from dgsf.core.placement import DeviceView
 from dgsf.errors import ConnectionLost, DgsfError
+from dgsf.fabric.control import DeviceControl
 from dgsf.store.devices import DeviceStore
 from dgsf.store.leases import LeaseStore
 from dgsf.store.rows import DeviceRow
 from dgsf.wire.link import Address
-from dgsf.wire.messages import Watch, WorkerExit
+from dgsf.wire.messages import ControlRequest, Watch, WorkerExit
 
 log = logging.getLogger(__name__)
 EXIT_SECONDS = 3.0
@@ -84,7 +83,7 @@ class Directory:
         finally:
             self._exits.pop((device.id, device.incarnation, worker_id), None)
 
-    async def order(self, device: DeviceRow, message: object) -> bool:
+    async def order(self, device: DeviceRow, message: ControlRequest) -> bool:
         """Send an order to a device server; False if it cannot be reached (then its workers are gone or fenced)."""
         try:
             control = await self.control(device)

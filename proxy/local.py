@@ -190,23 +190,26 @@ class LocalProxy:
     async def _start(self, lane: Lane) -> None:
         try:
             link = await self._starter.start(lane)
-        except NoRoom:
-            lane.starting -= 1
-            await self.room.make_for(lane)
-        except StoreUnavailable as error:
-            lane.starting -= 1
-            self._fail_queue(lane, error)
-        except PlatformError as error:
-            lane.starting -= 1
-            log.info("worker_start_failed", extra={"version": lane.version.version_id, "error": str(error)})
-            self.room.wait_for_device(lane, isinstance(error, NoDevice))
-        except DgsfError as error:
-            lane.starting -= 1
-            self._fail_queue(lane, error)
+        except Exception as error:
+            try:
+                await self._not_started(lane, error)
+            finally:
+                lane.starting -= 1  # only now: room is made for one worker at a time
+            lane.pump()
         else:
             lane.starting -= 1
             self.room.served(lane)
             lane.worker_ready(link)
+
+    async def _not_started(self, lane: Lane, error: Exception) -> None:
+        """No worker: wait for room or a device, or tell the callers what their function or the store lacks."""
+        if isinstance(error, NoRoom):
+            await self.room.make_for(lane)
+        elif isinstance(error, DgsfError) and (isinstance(error, StoreUnavailable) or error.status != NoDevice.status):
+            self._fail_queue(lane, error)
+        else:
+            log.warning("worker_start_failed", extra={"version": lane.version.version_id, "error": str(error)})
+            self.room.wait_for_device(lane, isinstance(error, NoDevice))
 
     async def _bury(self, lane: Lane, link: WorkerLink, head: ActiveCall | None) -> None:
         """A worker is gone: find out why, answer for the call it was running, give its slot back."""
@@ -280,6 +283,7 @@ class LocalProxy:
         for lane in list(self.lanes.values()):
             if lane.queue:
                 self._look_at_queue(lane, now_us)
+                lane.pump()  # whatever woke nobody is found here
             for link in list(lane.links):
                 if link.inflight:
                     self._look_at(link, now_us)

@@ -38,7 +38,6 @@ class RoomMaker:
         victim = self._idlest(lane)
         if victim is not None:
             await self._give_up(*victim)
-            lane.pump()
             return
         self._wait(lane)
         try:

@@ -22,9 +22,7 @@ from dgsf.sdk.outcome import Outcome
 @click.option("--raw", is_flag=True, help="the body is raw bytes: the function's one argument")
 @json_option
 @client_options
-def command(
-    name: str, arguments: str | None, file: str | None, raw: bool, as_json: bool, client: Client
-) -> None:
+def command(name: str, arguments: str | None, file: str | None, raw: bool, as_json: bool, client: Client) -> None:
     """Call function NAME; JSON is an object of keyword arguments or an array of positional ones."""
     body = _body(arguments, file)
     if not raw:

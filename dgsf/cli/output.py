@@ -61,7 +61,7 @@ def show_rows(rows: Sequence[Row], columns: Sequence[str], *, empty: str) -> Non
         click.echo(empty)
         return
     chosen = [name for name in columns if any(row.get(name) is not None for row in rows)] or list(rows[0])
-    heads = [name.removesuffix("_us").removesuffix("_nano").replace("_", " ") for name in chosen]
+    heads = [_head(name) for name in chosen]
     cells = [[human(name, row.get(name)) for name in chosen] for row in rows]
     numeric = [all(isinstance(row.get(name), int | float | None) for row in rows) for name in chosen]
     (_rich_table if sys.stdout.isatty() else _plain_table)(heads, cells, numeric)
@@ -89,6 +89,13 @@ def _rows_of(document: Any, key: str) -> list[Row]:
 
 def _is_plain(value: object) -> bool:
     return isinstance(value, str | int | float) and not isinstance(value, bool)
+
+
+def _head(name: str) -> str:
+    """A column's title: the field without its unit, since the cells have one."""
+    if name.endswith("_us") and "_per_" not in name:
+        return f"{name.removesuffix('_us')} time".replace("_", " ")
+    return name.removesuffix("_nano").removesuffix("_bytes").removesuffix("_at").replace("_", " ")
 
 
 def _plain_table(heads: list[str], cells: list[list[str]], numeric: list[bool]) -> None:

@@ -19,6 +19,7 @@ LOOPBACK = "127.0.0.1"
 
 _QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S": "0",  # there is no task of ours to wait for
     "RAY_enable_metrics_collection": "0",
     "RAY_emit_main_service_metrics": "0",
     "RAY_event_stats": "0",

@@ -170,10 +170,17 @@ def _begin(control: socket.socket, features: Features) -> NoReturn:
     gc.collect()
     gc.freeze()  # what is here now is never walked by a child's collector, so its pages stay shared
     took = round((time.perf_counter() - began) * 1000)
-    control.send(encode(Ready(_threads(), _resident(), took, absent, features.found)))
+    _tell_ready(control, Ready(_threads(), _resident(), took, absent, features.found))
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):
         zygote.run()
     os._exit(0)
+
+
+def _tell_ready(control: socket.socket, ready: Ready) -> None:
+    """With a handle of this process, by which the server knows for certain when it has ended."""
+    handle = os.pidfd_open(os.getpid())
+    socket.send_fds(control, [encode(ready)], [handle])
+    os.close(handle)
 
 
 def _refuse(control: socket.socket, error: Exception) -> NoReturn:

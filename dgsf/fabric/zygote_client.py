@@ -87,6 +87,7 @@ class ZygoteClient:
         self._loop = asyncio.get_running_loop()
         self._process: subprocess.Popen[bytes] | None = None
         self._socket: socket.socket | None = None
+        self._handle_fd = -1  # a pidfd of the zygote itself
         self._ready: asyncio.Future[Ready] = self._loop.create_future()
         self._spawning: dict[int, asyncio.Future[Child]] = {}
         self._children: dict[int, Child] = {}
@@ -155,11 +156,23 @@ class ZygoteClient:
             return
         try:
             async with asyncio.timeout(STOP_SECONDS):
-                await _ended(self._process)
+                await self._gone(self._process)
         except TimeoutError:
             self._process.kill()
-            await _ended(self._process)
+            await self._gone(self._process)
         self._bury()
+
+    async def _gone(self, process: subprocess.Popen[bytes]) -> None:
+        """Keeper and zygote have ended; the zygote's end is the end of its pid namespace."""
+        if process.poll() is None:
+            descriptor = os.pidfd_open(process.pid)
+            try:
+                await _readable(descriptor)
+            finally:
+                os.close(descriptor)
+            process.wait()
+        if self._handle_fd >= 0:
+            await _readable(self._handle_fd)
 
     # --- reports
     def _on_readable(self) -> None:
@@ -178,6 +191,7 @@ class ZygoteClient:
     def _handle(self, report: Ready | Refused | Spawned | Exited, descriptors: list[int]) -> None:
         try:
             if isinstance(report, Ready):
+                self._handle_fd = os.dup(descriptors[0])
                 _settle(self._ready, report)
             elif isinstance(report, Refused):
                 _settle(self._ready, report.failure.error())
@@ -217,6 +231,9 @@ class ZygoteClient:
 
     def _bury(self) -> None:
         """Only when the process is gone are its workers: the kernel closes a dying zygote's socket first."""
+        if self._handle_fd >= 0:
+            os.close(self._handle_fd)
+            self._handle_fd = -1
         children, self._children = self._children, {}
         for child in children.values():
             child.ended.set_result(None)
@@ -240,17 +257,14 @@ def _host_pid(pidfd: int) -> int:
     return 0
 
 
-async def _ended(process: subprocess.Popen[bytes]) -> None:
-    """Wait for a process without a thread."""
-    if process.poll() is not None:
-        return
+async def _readable(descriptor: int) -> None:
+    """Wait for a descriptor, here the end of a process, without a thread."""
     loop = asyncio.get_running_loop()
-    descriptor = os.pidfd_open(process.pid)
-    ended = asyncio.Event()
-    loop.add_reader(descriptor, ended.set)
+    watched = os.dup(descriptor)  # two may wait for the same end
+    ready = asyncio.Event()
+    loop.add_reader(watched, ready.set)
     try:
-        await ended.wait()
+        await ready.wait()
     finally:
-        loop.remove_reader(descriptor)
-        os.close(descriptor)
-    process.wait()
+        loop.remove_reader(watched)
+        os.close(watched)

@@ -1,7 +1,8 @@
 """What a device server and its zygote say to each other: one datagram, one message.
 
 Descriptors travel beside them: `Spawn` brings the worker's control socket and its connection, `Spawned`
-brings a pidfd, by which the server learns the process's number in its own pid namespace.
+brings a pidfd, by which the server learns the process's number in its own pid namespace, and `Ready` brings
+the zygote's own.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """An app: a named set of functions, and the decorator that makes them.
 
-    app = dgsf.App("demo")
+app = dgsf.App("demo")
 
-    @app.function(memory="1GiB", timeout=60)
-    def square(x: float) -> float: ...
+@app.function(memory="1GiB", timeout=60)
+def square(x: float) -> float: ...
 """
 
 from __future__ import annotations
@@ -71,9 +71,7 @@ class App:
     def _add(self, raw: Callable[..., Any], name: str | None, options: dict[str, Any]) -> Function[..., Any, Any]:
         _check_function(raw)
         full = f"{self.name}.{self._short_name(raw, name)}"
-        function: Function[..., Any, Any] = Function(
-            raw, full, {**self._options, **options}, client=self._find_client
-        )
+        function: Function[..., Any, Any] = Function(raw, full, {**self._options, **options}, client=self._find_client)
         there = self._functions.get(full)
         if there is not None and not _same_place(there.raw, raw):
             raise UsageError(f"app {self.name!r} has a function {full!r} already; give this one another name=")

@@ -163,9 +163,7 @@ class Function(Generic[P, L, R]):
         yield from client.ensure_plan(self.name, self.raw, self.options, self.bundle())
         for last in (False, True):
             try:
-                plan = client.call_plan(
-                    self.name, args, kwargs, headers=headers, patience=self._patience(), wait=wait
-                )
+                plan = client.call_plan(self.name, args, kwargs, headers=headers, patience=self._patience(), wait=wait)
                 return (yield from plan).value
             except NotFound:
                 if last:
@@ -174,8 +172,6 @@ class Function(Generic[P, L, R]):
         raise AssertionError("unreachable")
 
     def _check_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        if inspect.isgeneratorfunction(self.raw) or inspect.isasyncgenfunction(self.raw):
-            raise UsageError(f"{self.name} is a generator; a remote call cannot stream yet, return a list instead")
         inspect.signature(self.raw).bind(*args, **kwargs)  # the TypeError that a plain call would raise
 
     def _call_headers(self) -> dict[str, str]:

@@ -18,6 +18,7 @@ from typing import Any
 import msgspec
 
 from dgsf.errors import FunctionLoadError
+from dgsf.sdk.place import become_worker
 
 
 class PackedModule(msgspec.Struct, frozen=True):
@@ -99,6 +100,7 @@ def load_function(code: bytes) -> Callable[..., Any]:
         packed = msgspec.msgpack.decode(code, type=Packed)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise FunctionLoadError(f"the packed function is damaged: {error}") from error
+    become_worker()  # also for what the user's modules do while they are imported
     try:
         install(packed.modules)
         found = cloudpickle.loads(packed.function)

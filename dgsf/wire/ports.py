@@ -109,8 +109,6 @@ class CallStream:
             self._listener(result)
         elif self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(result)
-        elif self._waiter is not None and self._waiter.cancelled() and result.payload is not None:
-            result.payload.discard()  # nobody is left to read it
 
     def cancel(self) -> None:
         """The caller went away; what the call used is still billed."""

@@ -24,7 +24,7 @@ def main(port: int, folder: str) -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     try:
         serve.start(http_options={"host": "127.0.0.1", "port": port, "access_log": False})
-        serve.run(Echo.bind(), route_prefix="/echo")
+        serve.run(Echo.bind(), route_prefix="/echo")  # type: ignore[attr-defined]  # the decorator adds it
         signal.pause()
     finally:
         serve.shutdown()

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import os
 import pickle
 import secrets
 import struct
@@ -19,6 +18,7 @@ from dgsf.wire.frames import Kind, encode_frame
 from dgsf.wire.handshake import read_exactly, read_frame
 from dgsf.wire.link import connect_socket, host_id
 from dgsf.wire.messages import Attach, Attached, Watch, encode, reader
+from dgsf.wire.shared import SharedArea
 
 HERE = str(Path(__file__).parent)
 DEADLINE = 60.0
@@ -104,8 +104,8 @@ async def running_server(run_dir, *, slots=4, entry="worker_bodies:serve", prelo
     server = DeviceServer(
         spec, name="box/cpu0", incarnation=0, secret=secret, run_dir=run_dir, shared_name=shared_name, options=given
     )
-    address = await server.start()
     try:
+        address = await server.start()
         await server.set_incarnation(1)
         pool = Pool(server, address, secret, Path("/dev/shm") / shared_name)
         yield pool
@@ -113,9 +113,7 @@ async def running_server(run_dir, *, slots=4, entry="worker_bodies:serve", prelo
             each.close()
     finally:
         await server.stop()
-        with contextlib.suppress(OSError):
-            os.rmdir(Path("/dev/shm") / shared_name / "in")
-            os.rmdir(Path("/dev/shm") / shared_name)
+        SharedArea(shared_name).remove()
 
 
 async def until(condition, what="the state waited for"):

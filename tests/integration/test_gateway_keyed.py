@@ -94,9 +94,7 @@ async def test_the_same_key_of_another_tenant_is_another_key(world: World, key):
     metadata = {"signature": [], "options": {}, "python": "3.11"}
     await world.registry.deploy(tenant, "echo", b"d" * 32, metadata, b"code")
     mine = await world.call(Idempotency_Key=key)
-    theirs = await world.ask(
-        "POST", "/v1/functions/echo/invoke", key=text, data=b"{}", headers={"Idempotency-Key": key}
-    )
+    theirs = await world.ask("POST", "/v1/functions/echo/invoke", key=text, json={}, headers={"Idempotency-Key": key})
     assert theirs.status == 200
     assert mine.headers["X-Call-Id"] != theirs.headers["X-Call-Id"]
 

@@ -25,7 +25,7 @@ other: str = later.remote(3)  # bad
 square.with_options(tiemout=3)  # bad
 square.with_options(timeout="long")  # bad
 dgsf.Client().describe(3)  # bad
-dgsf.nothing_of_that_name  # bad
+nothing = dgsf.nothing_of_that_name  # bad
 
 
 @app.function(memry="1GiB")  # bad

@@ -29,9 +29,7 @@ WORKER = """
 import sys, json, pickle, base64, asyncio, inspect, cloudpickle
 from dgsf.errors import DgsfError
 from dgsf.sdk.failures import describe
-from dgsf.sdk.place import become_worker
 from dgsf.sdk.unbundle import load_function
-become_worker()
 code, kind, body = pickle.load(sys.stdin.buffer)
 def answer(**parts): sys.stdout.buffer.write(pickle.dumps(parts)); sys.stdout.flush(); sys.exit(0)
 try:
@@ -46,7 +44,8 @@ try:
     result = function(*args, **kwargs)
     if inspect.iscoroutine(result): result = asyncio.run(result)
 except BaseException as error:
-    answer(problem={"code": "function_error", "detail": f"{type(error).__name__}: {error}", "error": describe(error)}, status=500)
+    text = f"{type(error).__name__}: {error}"
+    answer(problem={"code": "function_error", "detail": text, "error": describe(error)}, status=500)
 if kind == "application/vnd.dgsf.pickle": answer(kind=kind, body=cloudpickle.dumps(result))
 elif isinstance(result, bytes): answer(kind="application/octet-stream", body=result)
 else: answer(kind="application/json", body=json.dumps(result).encode())
@@ -190,9 +189,7 @@ class FakePlatform:
                 answer["problem"].get("error", {}).pop("pickle", None)
             return self._problem(answer["status"], answer["problem"])
         numbers = {"X-Call-Id": "call-1", "X-Device": "cpu-0", "X-Queue-Us": "12", "X-Device-Us": "345"}
-        return web.Response(
-            body=answer["body"], content_type=answer["kind"], headers={**numbers, "X-Cost-Nano": "345"}
-        )
+        return web.Response(body=answer["body"], content_type=answer["kind"], headers={**numbers, "X-Cost-Nano": "345"})
 
 
 def run_in_worker(code: bytes, kind: str, body: bytes) -> dict:

@@ -15,7 +15,7 @@ import pytest
 from sdk_platform import ROOT, run_in_worker
 
 from dgsf.errors import FunctionLoadError, UsageError
-from dgsf.sdk import bundle
+from dgsf.sdk import bundle, place
 from dgsf.sdk.codec import PICKLE, dump_arguments
 from dgsf.sdk.loadfile import functions_in, load_file, pick
 from dgsf.sdk.unbundle import Packed, load_function
@@ -132,7 +132,8 @@ def test_a_missing_package_is_named(project):
     assert "not installed on the workers" in answer["problem"]["detail"]
 
 
-def test_damaged_code_bytes_are_a_load_error():
+def test_damaged_code_bytes_are_a_load_error(monkeypatch):
+    monkeypatch.setattr(place, "_in_worker", False)  # loading makes a worker of this process: put back after
     for data in (b"", b"\x00", b"garbage", msgspec.msgpack.encode({"modules": {}, "function": b"no pickle"})):
         with pytest.raises(FunctionLoadError):
             load_function(data)
@@ -216,9 +217,7 @@ def test_variants_share_the_code_of_their_function(project):
 
 def test_too_much_source_names_the_largest_modules(project, monkeypatch):
     monkeypatch.setattr(bundle, "MAX_SOURCE_BYTES", 5000)
-    folder = project(
-        proj_big=APP + "import proj_huge\n@app.function\ndef go(): return 1\n", proj_huge="x = 1\n" * 2000
-    )
+    folder = project(proj_big=APP + "import proj_huge\n@app.function\ndef go(): return 1\n", proj_huge="x = 1\n" * 2000)
     with pytest.raises(UsageError, match=r"proj_huge \(11 KiB\)"):
         load(folder, "proj_big.py", "go").bundle()
 

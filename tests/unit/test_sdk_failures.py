@@ -175,7 +175,9 @@ def test_endless_recursion_is_described_briefly():
     assert type(back(info)) is RecursionError
 
 
-@pytest.mark.parametrize("error", [None, {}, {"qualname": ""}, "text", {"qualname": "X", "frames": [3, {}], "mro": [1]}])
+@pytest.mark.parametrize(
+    "error", [None, {}, {"qualname": ""}, "text", {"qualname": "X", "frames": [3, {}], "mro": [1]}]
+)
 def test_a_strange_description_is_a_function_error(error):
     made = rebuild({"code": "function_error", "detail": "what", "call_id": "c", "error": error})
     assert isinstance(made, dgsf.FunctionError)

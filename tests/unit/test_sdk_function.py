@@ -136,16 +136,6 @@ def test_wrong_arguments_are_the_same_type_error_as_in_a_plain_call():
             call(y=1)
 
 
-def test_generators_cannot_be_called_remotely_yet():
-    @dgsf.App("gen").function
-    def numbers():
-        yield 1
-
-    assert list(numbers()) == [1]
-    with pytest.raises(dgsf.UsageError, match="generator"):
-        numbers.remote()
-
-
 def test_inside_a_worker_remote_says_that_it_cannot(monkeypatch):
     monkeypatch.setattr(place, "_in_worker", True)
     with pytest.raises(dgsf.UsageError, match=r"cannot call \.remote yet"):

@@ -9,6 +9,8 @@ namespace in which it has no rights over any of them.
 from __future__ import annotations
 
 import contextlib
+import functools
+import operator
 import os
 from collections.abc import Iterator
 
@@ -76,12 +78,20 @@ class PidNamespaces:
 
 def enter_worker_namespaces(features: Features, *, network: bool) -> None:
     """Own mounts, IPC, host name and cgroup view, and an empty network unless one is granted."""
+    wanted = dict(_OTHERS if network else (*_OTHERS, ("network", libc.CLONE_NEWNET)))
+    try:
+        libc.unshare(libc.CLONE_NEWNS | functools.reduce(operator.or_, wanted.values()))  # one call is much cheaper
+    except OSError:
+        _enter_one_by_one(features, wanted)
+        return
+    for name in ("mount", *wanted):
+        features.note(f"{name} namespace", True)
+
+
+def _enter_one_by_one(features: Features, wanted: dict[str, int]) -> None:
     with features.needed("mount namespace", HINT):
         libc.unshare(libc.CLONE_NEWNS)
-    if not network:
-        with features.optional("network namespace"):
-            libc.unshare(libc.CLONE_NEWNET)
-    for name, flag in _OTHERS:
+    for name, flag in wanted.items():
         with features.optional(f"{name} namespace"):
             libc.unshare(flag)
 

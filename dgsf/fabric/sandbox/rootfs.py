@@ -99,7 +99,7 @@ def enter_root(plan: Plan, hidden: tuple[str, ...], features: Features) -> None:
     with features.needed("own root file system", "mounting must be allowed in a mount namespace"):
         _stage()
         _show(plan)
-        _make_etc()
+        _make_etc(plan)
         _make_dev(plan)
         for path in (SHARED_MOUNT, "/tmp", "/dev/shm", "/proc"):  # noqa: S108 - filled by each worker
             os.makedirs(path, 0o755, exist_ok=True)
@@ -125,13 +125,14 @@ def _show(plan: Plan) -> None:
         protect(item.target)
 
 
-def _make_etc() -> None:
-    """Small files of our own; user and group are put over these by each worker."""
+def _make_etc(plan: Plan) -> None:
+    """Small files of our own; each worker puts its user over them and, if granted, the network's names."""
+    for item in plan.network:
+        write_file(item.target, "")
     write_file("/etc/passwd", "root:x:0:0::/tmp:/bin/sh\n")
     write_file("/etc/group", "root:x:0:\n")
     write_file("/etc/nsswitch.conf", "passwd: files\ngroup: files\nhosts: files dns\n")
     write_file("/etc/hosts", "127.0.0.1 localhost\n::1 localhost\n")
-    write_file("/etc/resolv.conf", "")
 
 
 def _make_dev(plan: Plan) -> None:

@@ -1,0 +1,71 @@
+"""Any process killed with -9 under load: nothing acknowledged is lost, nothing is billed twice, all comes back."""
+
+import asyncio
+import os
+import signal
+import time
+
+import pytest
+from chaos_world import Load, check_books, start_platform
+
+pytestmark = pytest.mark.timeout(400)
+
+
+@pytest.fixture(scope="module")
+def platform(tmp_path_factory):
+    """Two gateways on one port, the proxy apart: every part is a process of its own."""
+    data_dir = tmp_path_factory.mktemp("chaos") / "data"
+    flags = ("--devices", "cpu:1", "--gateways", "2", "--proxy", "apart")
+    running = start_platform(data_dir, *flags, DGSF_LEASE_SECONDS="2")
+    yield running
+    running.stop()
+
+
+VICTIMS = {
+    "worker": lambda platform: platform.worker(),
+    "proxy": lambda platform: platform.part("proxy"),
+    "gateway": lambda platform: platform.part("gateway"),
+    "controller": lambda platform: platform.part("controller"),
+    "zygote": lambda platform: platform.descendant("dgsf.fabric.zygote"),
+    "device server": lambda platform: platform.descendant("ray::DeviceActor"),
+    "Postgres": lambda platform: platform.part("Postgres"),
+    "raylet": lambda platform: platform.descendant("raylet/raylet"),
+}
+
+
+@pytest.mark.parametrize("victim", VICTIMS)
+async def test_killed_under_load(platform, victim):
+    async with Load(platform) as load:
+        pid = VICTIMS[victim](platform)
+        os.kill(pid, signal.SIGKILL)
+        await load.good_since(time.monotonic(), 50)
+    await check_books(platform, load.story)
+    if victim == "controller":
+        assert not load.story.refused and not load.story.broken, "a controller's death stops no call"
+
+
+async def test_a_proxy_that_stood_still_past_its_leases_writes_nothing_stale(platform):
+    async with Load(platform) as load:
+        pid = platform.part("proxy")
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            async with asyncio.timeout(60):
+                while not load.story.refused:  # the gateways have given it up and settled its calls
+                    await asyncio.sleep(0.05)
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        await load.good_since(time.monotonic(), 50)
+    await check_books(platform, load.story)
+
+
+async def test_a_worker_that_stood_still_is_ended_and_its_call_told(platform):
+    async with Load(platform, callers=4) as load:
+        pid = platform.worker()
+        os.kill(pid, signal.SIGSTOP)
+        async with asyncio.timeout(90):
+            while os.path.exists(f"/proc/{pid}"):
+                await asyncio.sleep(0.05)
+        await load.good_since(time.monotonic(), 20)
+    load.story.unlawful = [text for text in load.story.unlawful if '"timed_out"' not in text]
+    load.story.refused = [(code, call) for code, call in load.story.refused if code != "timed_out"]
+    await check_books(platform, load.story)
