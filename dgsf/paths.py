@@ -30,7 +30,7 @@ class Layout:
 
     @property
     def run_dir(self) -> Path:
-        return _RUN_ROOT / f"dgsf-{os.geteuid()}-{self.mark}"
+        return run_dir_of(self.mark)
 
     @property
     def shared_name(self) -> str:
@@ -74,6 +74,11 @@ def layout_of(settings: Settings) -> Layout:
     """The layout of the platform that these settings belong to."""
     data_dir = settings.data_dir.expanduser().absolute()
     return Layout(data_dir, settings.mark or mark_of(data_dir))
+
+
+def run_dir_of(mark: str) -> Path:
+    """Short, because of the sockets in it."""
+    return _RUN_ROOT / f"dgsf-{os.geteuid()}-{mark}"
 
 
 def mark_of(data_dir: Path) -> str:

@@ -38,7 +38,7 @@ def measure(plan: Plan) -> Section:
             results, watch = _rounds(plan, mine, peer, gateway, size)
             answered += sum(found.requests - found.bad_status for found in results[mine.name])
             _add(section, size, results[mine.name], results[peer.name], watch)
-        section.facts["ledger"] = check_books(ours.database_url, answered).as_fact()
+        section.facts["ledger"] = check_books(ours.database_url, answered)
     return section
 
 

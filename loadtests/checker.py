@@ -6,6 +6,7 @@ import asyncio
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from dgsf.errors import DgsfError
 from dgsf.store.database import Database
 from dgsf.store.ledger import Ledger
 from dgsf.store.rows import LedgerCheck
@@ -29,8 +30,12 @@ class Books:
         return {"right": self.right, "answered": self.answered, **asdict(self.check)}
 
 
-def check_books(database_url: str, answered: int) -> Books:
-    return asyncio.run(_check(database_url, answered))
+def check_books(database_url: str, answered: int) -> dict[str, Any]:
+    """The ledger's figures for the report; DgsfError if they are wrong, for then no speed is worth anything."""
+    books = asyncio.run(_check(database_url, answered))
+    if not books.right:
+        raise DgsfError(f"the ledger is wrong after the load: {books.as_fact()}")
+    return books.as_fact()
 
 
 def durability(database_url: str) -> dict[str, str]:

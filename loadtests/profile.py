@@ -24,6 +24,7 @@ from rich.table import Table
 
 from dgsf.errors import UsageError
 from loadtests.contenders import check_answer, our_echo
+from loadtests.cpu import per_request, processor_us
 from loadtests.ours import DEMO, deploy, function_of, platform
 from loadtests.service import ROOT
 from loadtests.wrk import WrkResult, run_wrk
@@ -106,6 +107,10 @@ def main(part: str, proxy: str, seconds: int, connections: int, top: int, native
                 load = pool.submit(run_wrk, target, connections, seconds + 2, folder)
                 profile = _record(ours.pid_of(part), seconds, folder, native)
                 _show(console, profile, load.result(), top)
+            before = processor_us(ours.service.pid)
+            found = run_wrk(target, connections, seconds, folder)
+            used = per_request(before, processor_us(ours.service.pid), found.requests)
+            console.print(f"{found.per_second:,.0f} requests/s unwatched; processor us of one call: {used}")
 
 
 def _record(pid: int, seconds: int, folder: Path, native: bool) -> Profile:

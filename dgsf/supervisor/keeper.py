@@ -60,8 +60,9 @@ def child_part(name: str, command: Callable[[], Command], log: Path, **more: obj
 class Keeper:
     """One part, from the first start to the last stop."""
 
-    def __init__(self, part: Part, say: Callable[[str], None]) -> None:
+    def __init__(self, part: Part, say: Callable[[str], None], changed: Callable[[], None] = lambda: None) -> None:
         self.part = part
+        self._changed = changed  # another process runs it now
         self.settled = False  # the platform has been ready
         self._say = say
         self._running: Running | None = None
@@ -108,6 +109,7 @@ class Keeper:
     async def _once(self) -> int:
         running = self._running = await self.part.start()
         self._up.set()
+        self._changed()
         _log.info("part_started", extra={"part": self.part.name, "child": running.pid})
         if self._stopping:  # told while it was being started
             running.kill()

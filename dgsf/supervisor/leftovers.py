@@ -1,8 +1,9 @@
 """Processes of this platform, found by the mark in their environment, and the end of those left over.
 
 Every process of a platform carries DGSF_MARK; whatever has it and belongs to us is ours, however it came
-to be an orphan.  A process is named by pid and start time and ended through a pidfd, so that a pid that
-was given to another process in the meantime is never hit.
+to be an orphan.  Ray's processes write their title over their environment; those are known by the title
+and by the files of our run dir that they hold open.  A process is named by pid and start time and ended
+through a pidfd, so that a pid that was given to another process in the meantime is never hit.
 """
 
 from __future__ import annotations
@@ -19,9 +20,10 @@ from pathlib import Path
 from typing import IO
 
 from dgsf.errors import StartError
-from dgsf.paths import write_private
+from dgsf.paths import run_dir_of, write_private
 
 _END_SECONDS = 10.0
+_RAY_TITLE = b"ray::"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,16 +48,23 @@ def identity(pid: int) -> Identity | None:
 
 def marked(mark: str) -> list[Identity]:
     """All processes of this user that carry the mark, but not this one."""
-    needle = f"DGSF_MARK={mark}".encode()
     found = []
     for entry in os.scandir("/proc"):
         if not entry.name.isdigit() or int(entry.name) == os.getpid():
             continue
         with contextlib.suppress(OSError):  # gone meanwhile, or not for us to read
-            ours = entry.stat().st_uid == os.geteuid()
-            if ours and needle in Path(entry.path, "environ").read_bytes().split(b"\0"):
+            if entry.stat().st_uid == os.geteuid() and _is_marked(Path(entry.path), mark):
                 found.append(identity(int(entry.name)))
     return [item for item in found if item is not None]
+
+
+def _is_marked(process: Path, mark: str) -> bool:
+    if f"DGSF_MARK={mark}".encode() in (process / "environ").read_bytes().split(b"\0"):
+        return True
+    if not (process / "cmdline").read_bytes().startswith(_RAY_TITLE):
+        return False
+    folder = f"{run_dir_of(mark)}/"
+    return any(os.readlink(file.path).startswith(folder) for file in os.scandir(process / "fd"))
 
 
 def recorded(path: Path) -> list[Identity]:

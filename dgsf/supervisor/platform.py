@@ -85,7 +85,6 @@ class Platform:
             await self._wait_for_parts()
         for keeper in self._all():
             keeper.settled = True
-        self._write_down()
         _log.info("ready", extra={"url": self.url})
         self._progress.ready(self.url)
 
@@ -134,7 +133,7 @@ class Platform:
 
     # --- the parts
     def _keep(self, kind: str, part: Part) -> Keeper:
-        keeper = Keeper(part, self._progress.say)
+        keeper = Keeper(part, self._progress.say, self._write_down)
         self._keepers[kind].append(keeper)
         task = asyncio.create_task(keeper.run())
         task.add_done_callback(self._keeper_ended)

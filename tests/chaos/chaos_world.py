@@ -58,14 +58,19 @@ class Platform:
         """The pid of a process below the supervisor whose command line or name has one of these words."""
         deadline = time.monotonic() + BACK_SECONDS
         while time.monotonic() < deadline:
-            for pid in descendants(self.process.pid):
-                if any(word in command_of(pid) for word in words):
-                    return pid
+            if found := self.find(*words):
+                return found
             time.sleep(0.05)
         raise AssertionError(f"no process of {words} is running")
 
+    def find(self, *words):
+        for pid in descendants(self.process.pid):
+            if any(word in command_of(pid) for word in words):
+                return pid
+        return None
+
     def worker(self):
-        """A worker: a process whose parent is a zygote that is a fork of nothing."""
+        """A worker: the youngest generation of a zygote's family."""
         deadline = time.monotonic() + BACK_SECONDS
         while time.monotonic() < deadline:
             below = descendants(self.process.pid)
@@ -148,6 +153,12 @@ class Load:
         async with asyncio.timeout(BACK_SECONDS):
             while self._good < count:
                 await asyncio.sleep(0.02)
+
+    async def until(self, condition):
+        """Until this holds, while the load goes on."""
+        async with asyncio.timeout(BACK_SECONDS):
+            while not condition():
+                await asyncio.sleep(0.05)
 
     async def _call_on(self, number):
         names = list(FUNCTIONS)

@@ -6,7 +6,7 @@ import signal
 import time
 
 import pytest
-from chaos_world import Load, check_books, start_platform
+from chaos_world import Load, alive, check_books, start_platform
 
 pytestmark = pytest.mark.timeout(400)
 
@@ -31,13 +31,18 @@ VICTIMS = {
     "Postgres": lambda platform: platform.part("Postgres"),
     "raylet": lambda platform: platform.descendant("raylet/raylet"),
 }
+TAKES_DEVICES_ALONG = ("device server", "raylet")
 
 
 @pytest.mark.parametrize("victim", VICTIMS)
 async def test_killed_under_load(platform, victim):
+    device_server = platform.descendant("ray::DeviceActor")
     async with Load(platform) as load:
         pid = VICTIMS[victim](platform)
         os.kill(pid, signal.SIGKILL)
+        if victim in TAKES_DEVICES_ALONG:
+            await load.until(lambda: not alive(device_server))
+            await load.until(lambda: platform.find("ray::DeviceActor"))
         await load.good_since(time.monotonic(), 50)
     await check_books(platform, load.story)
     if victim == "controller":

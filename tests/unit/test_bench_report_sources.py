@@ -11,7 +11,8 @@ from loadtests.wrk import Target, parse, script_of
 
 OUTPUT = """Running 3s test @ http://127.0.0.1:1/echo
   1 threads and 64 connections
-RESULT {"requests":3000,"duration_us":1500000,"bad_status":1,"socket_errors":2,"p50_us":1,"p90_us":2,"p99_us":3,"max_us":4}
+RESULT {"requests":3000,"duration_us":1500000,"bad_status":1,"socket_errors":2,\
+"p50_us":1,"p90_us":2,"p99_us":3,"max_us":4}
 """
 
 
