@@ -73,13 +73,11 @@ class BodyReader:
             raise _too_large(limit, why)
         _welcome(request)
         sink, loop = _Sink(self._area, inline), asyncio.get_running_loop()
-        moved = loop.time()
+        content, moved = request.content, loop.time()
         try:
             async with asyncio.timeout(IDLE_SECONDS) as idle:
-                while True:
-                    piece, chunk_ended = await request.content.readchunk()  # as it came: nothing is joined
-                    if not piece and not chunk_ended:
-                        break
+                while not content.at_eof():
+                    piece, _ = await content.readchunk()  # as it came: nothing is joined
                     if (now := loop.time()) > moved + 1.0:
                         moved = now
                         idle.reschedule(now + IDLE_SECONDS)

@@ -69,10 +69,19 @@ def platform(
     flags = ["--port", str(port), "--data-dir", str(data_dir), "--devices", devices, "--gateways", "1"]
     command = python_module("dgsf.cli", "up", *flags, "--proxy", proxy)
     with running(name, command, folder, environment=environment) as service:
-        service.wait_until(lambda: _says_ready(service.log), _START_SECONDS)
+        try:
+            service.wait_until(lambda: _says_ready(service.log), _START_SECONDS)
+        except StartError as error:
+            raise StartError(f"{error.message}\n{_last_words(data_dir / 'logs')}") from None
         layout = layout_of(load_settings({}, data_dir=str(data_dir)))
         found = json.loads(layout.client_file.read_text())
         yield Ours(name, found["url"], found["api_key"], layout, service)
+
+
+def _last_words(logs: Path) -> str:
+    """The end of every part's log: the folder is gone when somebody reads the message."""
+    tails = [(log.name, log.read_text("utf-8", "replace").splitlines()[-3:]) for log in sorted(logs.glob("*.log"))]
+    return "\n".join(f"  {name}: {line[:400]}" for name, lines in tails for line in lines)
 
 
 def _says_ready(log: Path) -> bool:

@@ -14,8 +14,9 @@ from dgsf.errors import ConfigError
 
 @click.command()
 @click.option("--ray-address", help="The Ray cluster whose nodes have the devices.")
+@click.option("--devices", default="", help="Devices of this machine; left out: its Ray node says.")
 @click.option("--end-devices", is_flag=True, help="End all device servers of this platform, and do nothing else.")
-def command(ray_address: str | None, end_devices: bool) -> None:
+def command(ray_address: str | None, devices: str, end_devices: bool) -> None:
     """Run a controller (set DGSF_DATABASE_URL and DGSF_CLUSTER_SECRET); a second one stands by."""
     from dgsf.telemetry import setup_logging
 
@@ -24,14 +25,15 @@ def command(ray_address: str | None, end_devices: bool) -> None:
         if not getattr(settings, name):
             raise ConfigError(f"DGSF_{name.upper()} is not set; 'dgsf up' runs all parts with one of its own")
     setup_logging(settings, "controller")
-    asyncio.run(_end_devices(settings) if end_devices else _serve(settings))
+    asyncio.run(_end_devices(settings) if end_devices else _serve(settings, devices))
     os._exit(0)  # Ray's threads may wait for a cluster that is gone; there is nothing left to save
 
 
-async def _serve(settings: Settings) -> None:
+async def _serve(settings: Settings, devices: str) -> None:
     from dgsf.fabric.serve import serve
 
-    await serve(settings, holder=f"{settings.node_name}/{os.getpid()}/{secrets.token_hex(4)}")
+    holder = f"{settings.node_name}/{os.getpid()}/{secrets.token_hex(4)}"
+    await serve(settings, holder, devices)
 
 
 async def _end_devices(settings: Settings) -> None:

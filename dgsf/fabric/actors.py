@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from dgsf.config import load_settings
-from dgsf.core.devices import AUTO, DeviceSpec
+from dgsf.core.devices import DeviceSpec
 from dgsf.core.topology import Place
 from dgsf.fabric.device_server import DeviceServer, ServerOptions
 from dgsf.fabric.devices import resolve_devices
@@ -24,11 +24,10 @@ from dgsf.wire.link import Address
 T = TypeVar("T")
 
 
-def offered_devices(fallback: str) -> list[DeviceSpec]:
-    """This node's devices: by its own DGSF_DEVICES, else by what the platform says, else what is found."""
+def offered_devices() -> list[DeviceSpec]:
+    """This node's devices, by its own DGSF_DEVICES."""
     settings = load_settings()
-    chosen = fallback if settings.devices == AUTO else settings.devices
-    return resolve_devices(chosen, settings.price_nano_per_us)
+    return resolve_devices(settings.devices, settings.price_nano_per_us)
 
 
 class DeviceActor:

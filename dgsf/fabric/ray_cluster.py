@@ -14,6 +14,7 @@ import socket
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from dgsf.core.devices import DeviceSpec
@@ -21,6 +22,7 @@ from dgsf.core.topology import Place
 from dgsf.errors import StartError
 from dgsf.fabric.actors import DeviceActor, offered_devices
 from dgsf.fabric.cluster import ClusterLost, Node
+from dgsf.fabric.devices import resolve_devices
 from dgsf.fabric.ray_node import access
 from dgsf.wire.link import Address
 
@@ -32,15 +34,25 @@ _THREADS = 8
 _PREFIX = "device:"
 
 
+@dataclass(frozen=True, slots=True)
+class OwnDevices:
+    """The devices of the node that the controller runs on, if it knows them: then nobody has to be asked."""
+
+    devices: str
+    price_nano_per_us: int
+
+
 class RayCluster:
     """A connection to Ray as a driver; at most one per process."""
 
-    def __init__(self, address: str, *, namespace: str, secret: bytes, mark: str, devices: str) -> None:
+    def __init__(
+        self, address: str, *, namespace: str, secret: bytes, mark: str, own: OwnDevices | None = None
+    ) -> None:
         self._address = address
         self._namespace = namespace
         self._secret = secret
         self._mark = mark
-        self._devices = devices  # of our own node, if it does not say
+        self._own = own
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="ray")
         self._ray: Any = None
         self._here = ""
@@ -61,11 +73,11 @@ class RayCluster:
         return [_node(item) for item in found if item["Alive"]]
 
     async def devices_of(self, node: Node) -> list[DeviceSpec]:
-        fallback = self._devices if node.node_id == self._here else "auto"
-
         def ask() -> list[DeviceSpec]:
+            if self._own is not None and node.node_id == self._here:
+                return resolve_devices(self._own.devices, self._own.price_nano_per_us)
             task = self._ray.remote(num_cpus=0, max_retries=0, scheduling_strategy=_pin(node.node_id))(offered_devices)
-            return list(self._ray.get(task.remote(fallback), timeout=START_SECONDS))
+            return list(self._ray.get(task.remote(), timeout=START_SECONDS))
 
         return await self._run(ask, START_SECONDS + ANSWER_SECONDS)
 

@@ -13,7 +13,7 @@ from dgsf.config import Settings
 from dgsf.errors import DgsfError, StoreUnavailable
 from dgsf.fabric.controller import Controller
 from dgsf.fabric.leader import Leader
-from dgsf.fabric.ray_cluster import RayCluster
+from dgsf.fabric.ray_cluster import OwnDevices, RayCluster
 from dgsf.paths import layout_of
 from dgsf.store.database import Database
 from dgsf.store.devices import DeviceStore
@@ -23,12 +23,15 @@ _log = logging.getLogger(__name__)
 _STORE_SECONDS = 30.0
 
 
-async def serve(settings: Settings, holder: str) -> None:
-    """Stand by or lead until a signal; an error of any kind ends it, and its keeper starts it again."""
+async def serve(settings: Settings, holder: str, devices: str) -> None:
+    """Stand by or lead until a signal; an error of any kind ends it, and its keeper starts it again.
+
+    `devices`: those of our own node; empty: its Ray node knows them.
+    """
     stop = asyncio.Event()
     _hear_signals(stop)
     async with _database(settings) as database:
-        working = asyncio.create_task(_lead(settings, holder, database, stop))
+        working = asyncio.create_task(_lead(settings, holder, devices, database, stop))
         stopping = asyncio.create_task(stop.wait())
         await asyncio.wait({working, stopping}, return_when=asyncio.FIRST_COMPLETED)
         if working.done():
@@ -61,9 +64,9 @@ async def _join(cluster: RayCluster, stop: asyncio.Event) -> None:
     _hear_signals(stop)  # Ray has put its own handler in place, which prints a stack
 
 
-async def _lead(settings: Settings, holder: str, database: Database, stop: asyncio.Event) -> None:
+async def _lead(settings: Settings, holder: str, devices: str, database: Database, stop: asyncio.Event) -> None:
     clock = SystemClock()
-    cluster = _cluster(settings)
+    cluster = _cluster(settings, devices)
     joined = asyncio.create_task(_join(cluster, stop))  # while standing by, so that a take-over is quick
     leader = Leader(Leadership(database), holder, clock)
     tcp = settings.transport == "tcp"
@@ -78,14 +81,14 @@ async def _lead(settings: Settings, holder: str, database: Database, stop: async
         joined.cancel()
 
 
-def _cluster(settings: Settings) -> RayCluster:
+def _cluster(settings: Settings, devices: str = "") -> RayCluster:
     layout = layout_of(settings)
     return RayCluster(
         settings.ray_address,
         namespace=f"dgsf-{layout.mark}",
         secret=settings.cluster_secret.encode(),
         mark=layout.mark,
-        devices=settings.devices,
+        own=OwnDevices(devices, settings.price_nano_per_us) if devices else None,
     )
 
 

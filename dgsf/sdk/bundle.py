@@ -7,6 +7,7 @@ main script or of an interactive session goes by value.  Nothing here talks to t
 from __future__ import annotations
 
 import hashlib
+import linecache
 import os
 import sys
 import threading
@@ -26,6 +27,7 @@ from dgsf.sdk.unbundle import Packed, PackedModule
 
 MAX_SOURCE_BYTES = 16 * MIB
 MAX_CODE_BYTES = 32 * MIB
+MAX_LINES_BYTES = 256 * KIB
 _MAIN = ("__main__", "__mp_main__")
 # Python 3.11 cannot build syntax trees in two threads at once (its recursion counter is shared).
 _one_at_a_time = threading.Lock()
@@ -58,7 +60,8 @@ def _pack(target: Callable[..., Any], raw: Callable[..., Any]) -> Bundle:
     modules = _gather(_start(raw, home))
     with _by_value(home):
         function = _pickle(target, raw)
-    packed = Packed({name: PackedModule(s.text, s.is_package, s.file) for name, s in modules.items()}, function)
+    sources = {name: PackedModule(s.text, s.is_package, s.file) for name, s in modules.items()}
+    packed = Packed(sources, function, _lines(raw) if home in _MAIN else {})
     code = msgspec.msgpack.encode(packed)
     if len(code) > MAX_CODE_BYTES:
         raise UsageError(
@@ -66,6 +69,13 @@ def _pack(target: Callable[..., Any], raw: Callable[..., Any]) -> Bundle:
             "KiB; does it hold large data in a global variable or a default value? Load it inside the function"
         )
     return Bundle(code, hashlib.sha256(code).hexdigest())
+
+
+def _lines(raw: Callable[..., Any]) -> dict[str, str]:
+    """The source of a function that goes by value, so that remote tracebacks show its lines."""
+    file = getattr(getattr(raw, "__code__", None), "co_filename", "")
+    source = "".join(linecache.getlines(file)) if file else ""
+    return {file: source} if 0 < len(source) <= MAX_LINES_BYTES else {}
 
 
 def _start(raw: Callable[..., Any], home: str) -> set[str]:

@@ -30,10 +30,11 @@ class PackedModule(msgspec.Struct, frozen=True):
 
 
 class Packed(msgspec.Struct, frozen=True):
-    """The code bytes of a function, opened one layer: modules, and the pickled function."""
+    """The code bytes of a function, opened one layer: modules, the pickled function, and lines for tracebacks."""
 
     modules: dict[str, PackedModule]
     function: bytes
+    lines: dict[str, str] = {}  # file: source, of a function that goes by value
 
 
 class BundleFinder(importlib.abc.MetaPathFinder):
@@ -103,6 +104,8 @@ def load_function(code: bytes) -> Callable[..., Any]:
     become_worker()  # also for what the user's modules do while they are imported
     try:
         install(packed.modules)
+        for file, source in packed.lines.items():
+            remember_source(file, source)
         found = cloudpickle.loads(packed.function)
     except (Exception, SystemExit) as error:
         raise _load_error(error) from error

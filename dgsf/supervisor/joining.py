@@ -32,6 +32,7 @@ async def join(settings: Settings) -> None:
         private_folder(folder)
     setup_logging(settings, "fabric", layout.logs / "fabric.log")
     with leftovers.lock(layout.lock_file), Progress() as progress:
+        await asyncio.to_thread(leftovers.end, leftovers.recorded(layout.processes_file))
         await asyncio.to_thread(leftovers.end_marked, layout.mark)
         private_folder(layout.run_dir)
         SharedArea(layout.shared_name).make()
@@ -50,7 +51,8 @@ def _of_this_node(settings: Settings) -> Settings:
 
 
 async def _stay(settings: Settings, layout: Layout, progress: Progress) -> None:
-    keeper = Keeper(child_part("Ray", lambda: _command(settings, layout), layout.logs / "ray.log"), progress.say)
+    part = child_part("Ray", lambda: _command(settings, layout), layout.logs / "ray.log")
+    keeper = Keeper(part, progress.say, lambda: _write_down(layout, keeper))
     keeping = asyncio.create_task(keeper.run())
     told = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -67,6 +69,11 @@ async def _stay(settings: Settings, layout: Layout, progress: Progress) -> None:
         for task in (keeping, joined, stopping):
             task.cancel()
         await asyncio.gather(keeping, joined, stopping, return_exceptions=True)
+
+
+def _write_down(layout: Layout, keeper: Keeper) -> None:
+    if keeper.pid is not None:
+        leftovers.record(layout.processes_file, {keeper.part.name: keeper.pid})
 
 
 async def _tell_joined(settings: Settings, layout: Layout, keeper: Keeper, progress: Progress) -> None:

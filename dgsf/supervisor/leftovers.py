@@ -49,12 +49,12 @@ def identity(pid: int) -> Identity | None:
 def marked(mark: str) -> list[Identity]:
     """All processes of this user that carry the mark, but not this one."""
     found = []
-    for entry in os.scandir("/proc"):
-        if not entry.name.isdigit() or int(entry.name) == os.getpid():
+    for process in Path("/proc").glob("[0-9]*"):
+        if process.name == str(os.getpid()):
             continue
         with contextlib.suppress(OSError):  # gone meanwhile, or not for us to read
-            if entry.stat().st_uid == os.geteuid() and _is_marked(Path(entry.path), mark):
-                found.append(identity(int(entry.name)))
+            if process.stat().st_uid == os.geteuid() and _is_marked(process, mark):
+                found.append(identity(int(process.name)))
     return [item for item in found if item is not None]
 
 
@@ -64,7 +64,7 @@ def _is_marked(process: Path, mark: str) -> bool:
     if not (process / "cmdline").read_bytes().startswith(_RAY_TITLE):
         return False
     folder = f"{run_dir_of(mark)}/"
-    return any(os.readlink(file.path).startswith(folder) for file in os.scandir(process / "fd"))
+    return any(os.readlink(process / "fd" / name).startswith(folder) for name in os.listdir(process / "fd"))
 
 
 def recorded(path: Path) -> list[Identity]:

@@ -16,6 +16,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from dgsf.config import Settings
+from dgsf.core.devices import AUTO
 from dgsf.paths import Layout, secret_in
 from dgsf.store.embedded import EmbeddedPostgres
 from dgsf.supervisor import leftovers
@@ -157,9 +158,11 @@ class Platform:
         for keeper in self._keepers["controller"]:
             keeper.kill()
 
-    def _controller_command(self, *options: str) -> Command:
-        address = self._settings.ray_address if self._ray is None else self._ray.address
-        return self._commands.controller(address, *options)
+    def _controller_command(self) -> Command:
+        if self._ray is not None:
+            return self._commands.controller(self._ray.address, "--devices", self._settings.devices)
+        own = () if self._settings.devices == AUTO else ("--devices", self._settings.devices)
+        return self._commands.controller(self._settings.ray_address, *own)
 
     def _gateway_command(self, name: str) -> Callable[[], Command]:
         return lambda: self._commands.gateway(name)
@@ -194,7 +197,7 @@ class Platform:
 
     async def _end_devices(self) -> None:
         """On a cluster that is not ours the device servers would stay."""
-        child = await Child.start(self._controller_command("--end-devices"))
+        child = await Child.start(self._commands.controller(self._settings.ray_address, "--end-devices"))
         try:
             async with asyncio.timeout(_END_DEVICES_SECONDS):
                 await child.wait()

@@ -317,3 +317,17 @@ async def exchange(world: World, data: bytes, until: bytes = b"") -> bytes:
         reply = await (reader.readuntil(until) if until else reader.read())
     writer.close()
     return reply
+
+
+async def test_a_body_in_small_chunks_arrives_whole(world: World):
+    async def pieces():
+        for _ in range(300):
+            yield b"x" * 1000
+
+    answer = await world.call(body=pieces(), kind="application/octet-stream")
+    assert answer.body == b"x" * 300_000
+    assert (await world.call(body=pieces(), kind="application/octet-stream", Idempotency_Key="pieces")).status == 200
+
+
+async def test_a_keyed_call_may_have_no_body(world: World):
+    assert (await world.call(body=None, Idempotency_Key="empty")).status == 200
