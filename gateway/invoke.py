@@ -31,7 +31,7 @@ from gateway.unknown import Settler, Watchdog
 
 MAX_JSON_BYTES = 16 * 1024 * 1024
 _JSON_WHY = " for JSON; send larger inputs as bytes or by the SDK"
-_TYPES = {Codec.json: JSON, Codec.pickle: PICKLE, Codec.raw: BYTES, Codec.none: JSON}
+_TYPES: dict[int, bytes] = {Codec.json: JSON, Codec.pickle: PICKLE, Codec.raw: BYTES, Codec.none: JSON}
 _CALL = b"X-Call-Id: %b\r\nX-Device: %b\r\nX-Queue-Us: %d\r\nX-Device-Us: %d\r\nX-Cost-Nano: %d\r\n"
 
 
@@ -82,7 +82,10 @@ class Invoker:
         else:
             payload = Payload(codec, data, "", len(data))
         try:
-            await self._check(function, payload)
+            if data is None:
+                await self._check(function, payload)
+            else:
+                check_small(function, payload)
             call = self._call(principal, function, payload, wanted, asked)
             result = await self.run(call, function)
         finally:
@@ -144,23 +147,25 @@ class Invoker:
         )
 
     async def _check(self, function: Function, payload: Payload) -> None:
-        """That the arguments bind; pickled ones are for the worker to open."""
-        if payload.codec == Codec.raw:
-            function.binder.check_count(1)
-        elif payload.codec == Codec.json:
-            if payload.path:
-                await self._check_large(function, payload)
-            else:
-                function.binder.check(jsoncheck.parse(payload.data) if payload.data else {})
-
-    async def _check_large(self, function: Function, payload: Payload) -> None:
-        """One at a time and beside the loop: a parsed body can be many times its size."""
-        async with self._one_large:
-            await asyncio.to_thread(lambda: function.binder.check(jsoncheck.parse(payload.read())))
+        """That the arguments bind, whatever their size."""
+        if payload.path and payload.codec == Codec.json:
+            # One at a time and beside the loop: a parsed body can be many times its size.
+            async with self._one_large:
+                await asyncio.to_thread(lambda: function.binder.check(jsoncheck.parse(payload.read())))
+        else:
+            check_small(function, payload)
 
     def _limit(self, codec: Codec) -> int:
         limit = self._settings.max_body_bytes
         return min(limit, MAX_JSON_BYTES) if codec == Codec.json else limit
+
+
+def check_small(function: Function, payload: Payload) -> None:
+    """That the arguments bind; pickled ones are for the worker to open."""
+    if payload.codec == Codec.json:
+        function.binder.check(jsoncheck.parse(payload.data) if payload.data else {})
+    elif payload.codec == Codec.raw:
+        function.binder.check_count(1)
 
 
 def render(call_id: UUID, result: CallResult, wanted: Codec, *, harmless: bool) -> Reply:
@@ -175,7 +180,7 @@ def render(call_id: UUID, result: CallResult, wanted: Codec, *, harmless: bool) 
     payload = result.payload
     if payload is None:
         return Reply(200, JSON, b"null", extra)
-    content = _TYPES.get(Codec(payload.codec), BYTES)
+    content = _TYPES.get(payload.codec, BYTES)
     if payload.path:
         return FileReply(content, payload, extra)
     return Reply(200, content, payload.data if payload.codec else b"null", extra)

@@ -10,7 +10,6 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 
-import asyncpg
 import msgspec
 
 from dgsf.ids import CallIds
@@ -19,7 +18,7 @@ from dgsf.store.database import Database
 from dgsf.store.registry import Registry
 from loadtests.ours import BENCH, function_of
 
-_TENANTS = 100
+TENANTS = 100
 _CHUNK = 50_000
 _CALLS_A_SECOND = 20
 _COLUMNS = (
@@ -54,10 +53,10 @@ ORDER BY c.id
 Owner = tuple[int, int]  # a version and its tenant
 
 
-async def add_functions(database: Database, count: int, tenants: int = _TENANTS) -> list[Owner]:
-    """Functions spread over tenants, each with one version of real code."""
+async def add_functions(database: Database, count: int) -> list[Owner]:
+    """Functions spread over the tenants, each with one version of real code."""
     registry = Registry(database)
-    tenant_ids = [await registry.create_tenant(f"tenant {number}") for number in range(tenants)]
+    tenant_ids = [await registry.create_tenant(f"tenant {number}") for number in range(TENANTS)]
     function = function_of(BENCH, "bench.echo")
     bundle = function.bundle()
     manifest = msgspec.json.encode(manifest_of(function.raw, function.options, bundle.digest)).decode()
@@ -73,7 +72,7 @@ async def add_functions(database: Database, count: int, tenants: int = _TENANTS)
 
 
 async def add_calls(database: Database, owners: Sequence[Owner], count: int, say: Callable[[str], None]) -> None:
-    """Past calls that all succeeded, then statistics and a checkpoint, so that nothing is left to do later."""
+    """Past calls that all succeeded, with what they cost."""
     connection = await database.open_connection(command_timeout=None)
     try:
         for chunk in _chunks(owners, count):
@@ -81,15 +80,18 @@ async def add_calls(database: Database, owners: Sequence[Owner], count: int, say
         say(f"{count:,} calls copied; adding their charges and postings")
         await connection.execute(_CHARGES)
         await connection.execute(_POSTINGS)
-        await _tidy(connection)
     finally:
         await connection.close()
 
 
-async def _tidy(connection: asyncpg.Connection) -> None:
-    """What autovacuum and the checkpointer would do in the middle of the measurement."""
-    await connection.execute("VACUUM (ANALYZE)")
-    await connection.execute("CHECKPOINT")
+async def tidy(database: Database) -> None:
+    """What autovacuum and the checkpointer would otherwise do in the middle of the measurement."""
+    connection = await database.open_connection(command_timeout=None)
+    try:
+        await connection.execute("VACUUM (ANALYZE)")
+        await connection.execute("CHECKPOINT")
+    finally:
+        await connection.close()
 
 
 def _chunks(owners: Sequence[Owner], count: int) -> Iterator[list[tuple[object, ...]]]:

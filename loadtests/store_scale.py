@@ -1,7 +1,8 @@
 """Does the store stay fast when it is full?  The flush statement on an empty store and on one with a past.
 
-Two embedded servers run side by side, equal but for their rows, and are asked in turn.  Then, on a running
-platform, thousands of functions are deployed over HTTP and a sample of them is called.
+Two embedded servers run side by side and are asked in turn.  Both get the same kind of flush, calls of a
+hundred tenants; they differ in what they hold: one has a function for each tenant and no calls, the other
+thousands of functions and a million calls with their charges and postings.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from dgsf.store.rows import FinishedCall, Outcome
 from loadtests import machine
 from loadtests.plan import Plan, rotated
 from loadtests.report import Section, at_most, compare
-from loadtests.store_fill import Owner, add_calls, add_functions
+from loadtests.store_fill import TENANTS, Owner, add_calls, add_functions, tidy
 
 _FLUSHES = 40  # of one size, on one store, in one round
 SIZES = (64, 1)
@@ -41,11 +42,13 @@ def measure(plan: Plan) -> Section:
 async def _measure(plan: Plan) -> Section:
     section = Section("Store with a past")
     async with _store(plan.folder / "empty") as empty, _store(plan.folder / "full") as full:
-        few = await add_functions(empty, 1, tenants=1)
+        few = await add_functions(empty, TENANTS)
+        await tidy(empty)
         plan.say(f"filling a store with {plan.functions:,} functions and {plan.calls:,} calls")
         began = time.monotonic()
         many = await add_functions(full, plan.functions)
         await add_calls(full, many, plan.calls, plan.say)
+        await tidy(full)
         section.facts["filled in"] = f"{time.monotonic() - began:.0f} s"
         section.facts["size of the full store"] = await _size(full)
         medians = await _rounds(plan, {"empty": (empty, few), "full": (full, many)})

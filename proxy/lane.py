@@ -53,8 +53,16 @@ class Lane:
     def submit(self, call: ActiveCall) -> None:
         if not call.timeout_us or call.timeout_us > self._timeout_us:
             call.timeout_us = self._timeout_us
-        self.queue.append(call)
+        self._line_up(call)
         self.pump()
+
+    def _line_up(self, call: ActiveCall) -> None:
+        """Behind all calls of the same or a higher priority."""
+        queue, priority = self.queue, call.request.priority
+        position = len(queue)
+        while position and queue[position - 1].request.priority < priority:
+            position -= 1
+        queue.insert(position, call)
 
     def pump(self) -> None:
         """Give waiting calls to workers, and ask for more workers if that is not enough."""

@@ -138,7 +138,7 @@ def _groups_of_file(path: str, read_file: Callable[[str], str] | None) -> list[_
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise _wrong(repr(path), f"is not TOML: {error}") from error
     if not tables:
-        raise _wrong(repr(path), "has no table; write one per group of devices, e.g. [fast] kind = \"sim\"")
+        raise _wrong(repr(path), 'has no table; write one per group of devices, e.g. [fast] kind = "sim"')
     return [_group_of_table(f"{path} [{name}]", table) for name, table in tables.items()]
 
 

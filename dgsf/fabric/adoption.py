@@ -18,9 +18,7 @@ from dgsf.store.rows import DeviceRow
 _ANSWER_SECONDS = 1.5  # silence for as long as makes a device lost in any case
 
 
-async def adoptable(
-    rows: Sequence[DeviceRow], secret: bytes, *, here: str, tcp: bool
-) -> list[tuple[DeviceRow, bool]]:
+async def adoptable(rows: Sequence[DeviceRow], secret: bytes, *, here: str, tcp: bool) -> list[tuple[DeviceRow, bool]]:
     """Each row with whether its server lives."""
     return list(await asyncio.gather(*(_ask(row, secret, here=here, tcp=tcp) for row in rows)))
 

@@ -137,9 +137,7 @@ class RayCluster:
         deadline = time.monotonic() + CONNECT_SECONDS
         while True:
             try:
-                ray.init(
-                    address=self._address, namespace=self._namespace, log_to_driver=False, configure_logging=False
-                )
+                ray.init(address=self._address, namespace=self._namespace, log_to_driver=False, configure_logging=False)
                 break
             except Exception as error:  # Ray has no common base for "not yet"
                 ray.shutdown()

@@ -49,8 +49,9 @@ _TRUSTED = {
     "RAY_raylet_death_check_interval_milliseconds": "500",
 }
 # Ray takes 127.0.0.1 for a mistake and looks for an outer address, unless clusters are switched off,
-# by a variable that is named for the systems on which that is the default.
-_STAY_ON_LOOPBACK = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
+# by a variable that is named for the systems on which that is the default.  A node must not have it:
+# it would refuse to be one of several; ray_start does the same for it.
+_CLUSTERS = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,14 +94,14 @@ class RayNode:
         # Handed over by the controller where needed; a node need not hold the platform's keys.
         for secret in ("DGSF_DATABASE_URL", "DGSF_CLUSTER_SECRET", "DGSF_API_KEY"):
             ours.pop(secret, None)
-        return {**ours, **_QUIET, **_TRUSTED, **access(token, self.address)}
+        return {**ours, **_QUIET, **_TRUSTED, **access(token, self.address), _CLUSTERS: "1"}
 
 
 def access(token: str, address: str) -> dict[str, str]:
-    """What a process needs to talk to that Ray; without a token, the one that Ray finds by itself."""
+    """What a client of that Ray needs; without a token, the one that Ray finds by itself."""
     found = {"RAY_AUTH_MODE": "token"}
     if token:
         found["RAY_AUTH_TOKEN"] = token
     if address.startswith(f"{LOOPBACK}:"):
-        found |= _STAY_ON_LOOPBACK
+        found[_CLUSTERS] = "0"
     return found

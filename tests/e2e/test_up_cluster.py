@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 import shutil
 import signal
@@ -38,38 +39,34 @@ def head():
         shutil.rmtree(folder, ignore_errors=True)
 
 
-@pytest.fixture
-def second_machine(head, tmp_path):
-    """`dgsf fabric` with a simulated GPU."""
-    _, address, variables = head
+@contextlib.contextmanager
+def second_machine(address, variables, data_dir):
+    """`dgsf fabric` with a simulated GPU, until it is told to leave."""
     words = ["fabric", "--ray-address", address, "--devices", "sim:T4:1", "--node", "second", "--data-dir"]
     process = subprocess.Popen(
-        [sys.executable, "-m", "dgsf.cli", *words, str(tmp_path)],
+        [sys.executable, "-m", "dgsf.cli", *words, str(data_dir)],
         stderr=subprocess.PIPE,
         text=True,
         env=outer_environment() | variables,
         start_new_session=True,
     )
     try:
-        yield process
+        yield
     finally:
-        if process.poll() is None:
-            process.send_signal(signal.SIGINT)
-        process.communicate(timeout=60)
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=60)
+    assert process.returncode == 0, said
 
 
-def test_devices_of_a_joined_machine_come_and_go_and_none_is_left_on_the_cluster(head, start, second_machine):
+def test_devices_of_a_joined_machine_come_and_go_and_none_is_left_on_the_cluster(head, start, tmp_path):
     ray, address, variables = head
     platform = start("data", "--ray-address", address, environment=variables).wait_ready()
-    platform.wait_until(lambda: len(platform.healthy()) == 2, "both machines' devices")
-    own, joined = sorted(platform.devices())
-    assert own == "head/cpu0" and joined == "second/sim-T4-0"
     assert platform.find("ray_start") == [], "no Ray of its own is started"
-
-    second_machine.send_signal(signal.SIGINT)
-    assert second_machine.wait(60) == 0
-    platform.wait_until(lambda: platform.devices().get(joined, {}).get("state") == "lost", "the loss")
-    assert platform.devices()[own]["state"] == "healthy"
+    with second_machine(address, variables, tmp_path):
+        platform.wait_until(lambda: len(platform.healthy()) == 2, "both machines' devices")
+        assert sorted(platform.devices()) == ["head/cpu0", "second/sim-T4-0"]
+    platform.wait_until(lambda: platform.devices().get("second/sim-T4-0", {}).get("state") == "lost", "the loss")
+    assert platform.devices()["head/cpu0"]["state"] == "healthy"
 
     assert platform.stop() == 0
     platform.wait_until(lambda: not _device_actors(ray.pid), "the end of the device servers")

@@ -115,11 +115,10 @@ class World:
         )
         return version.version_id
 
-    def request(self, version_id, *args, start_s=DEADLINE, timeout_s=0.0, **kwargs):
+    def request(self, version_id, *args, start_s=DEADLINE, timeout_s=0.0, priority=0, **kwargs):
         payload = Payload.of(Codec.pickle, cloudpickle.dumps((args, kwargs)))
-        return CallRequest(
-            self.ids.mint(1), self.tenant_id, version_id, payload, Codec.pickle, int(start_s * 1e6), int(timeout_s * 1e6)
-        )
+        times = (int(start_s * 1e6), int(timeout_s * 1e6))
+        return CallRequest(self.ids.mint(1), self.tenant_id, version_id, payload, Codec.pickle, *times, priority)
 
     def open(self, version_id, *args, proxy=None, **kwargs):
         request = self.request(version_id, *args, **kwargs)

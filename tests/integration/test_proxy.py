@@ -7,9 +7,9 @@ import signal
 import time
 
 import pytest
+from fabric_world import ended, until, world_of
 
 from dgsf.store.proxies import ProxyStore
-from fabric_world import ended, until, world_of
 
 
 def add(x, y=1):
@@ -178,6 +178,19 @@ async def test_a_full_queue_refuses_at_once_with_a_time_to_wait(database):
         assert len(refused) == 6
 
 
+async def test_waiting_calls_go_by_priority_then_by_arrival(database):
+    async with world_of(database, "cpu:1:slots=1") as world:
+        version = await world.deploy(nap)
+        await world.value(version, 0.01)
+        running = world.open(version, 0.5)[1]
+        order = []
+        for name, priority in (("a", 0), ("b", 0), ("c", 5), ("d", -3), ("e", 5)):
+            world.open(version, 0.01, priority=priority)[1].when_ended(lambda _, name=name: order.append(name))
+        assert (await ended(running)).state == "succeeded"
+        await until(lambda: len(order) == 5)
+        assert "".join(order) == "ceabd"
+
+
 async def test_an_idle_worker_makes_room_least_recently_used_first(database):
     async with world_of(database, "cpu:1:slots=2") as world:
         first, second, third = [await world.deploy(add, name=name) for name in ("a", "b", "c")]
@@ -258,7 +271,8 @@ async def test_a_killed_worker_is_retried_where_allowed(database):
             version = await world.deploy(nap, retries=retries)
             await world.value(version, 0)
             request, stream = world.open(version, 1)
-            link = await until(lambda v=version: next((l for l in world.proxy.lanes[v].links if l.inflight), None))
+            lane = world.proxy.lanes[version]
+            link = await until(lambda lane=lane: next((one for one in lane.links if one.inflight), None))
             os.kill(link.post.pid, signal.SIGKILL)
             result = await ended(stream)
             assert {result.state} == states

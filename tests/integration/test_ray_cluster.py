@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from fabric_world import SECRET, world_of
 
+from dgsf.config import Settings
 from dgsf.fabric.ray_node import RayNode, access
 from dgsf.paths import Layout, mark_of
 from dgsf.supervisor.leftovers import end_marked
@@ -43,7 +44,8 @@ class TwoNodes:
 async def two_nodes():
     data_dir = Path(tempfile.mkdtemp(prefix="dgsf-rc-"))
     layout = Layout(data_dir, mark_of(data_dir))
-    quiet = RayNode("unused", data_dir).environment(_no_settings(), secrets.token_hex(32))
+    token = secrets.token_hex(32)
+    quiet = RayNode("unused", data_dir).environment(Settings(), token) | access(token, "127.0.0.1:0")
     ours = {"DGSF_MARK": layout.mark, "DGSF_DATA_DIR": str(data_dir), "PYTHONWARNINGS": "ignore"}
     environment = outer_environment() | quiet | ours
     process = await asyncio.create_subprocess_exec(
@@ -69,12 +71,6 @@ async def two_nodes():
         shutil.rmtree(data_dir, ignore_errors=True)
         shutil.rmtree(layout.run_dir, ignore_errors=True)
         shutil.rmtree(Path("/dev/shm", layout.shared_name), ignore_errors=True)
-
-
-def _no_settings():
-    from dgsf.config import Settings
-
-    return Settings()
 
 
 @contextlib.asynccontextmanager

@@ -46,9 +46,8 @@ class EchoPort:
                 with open(path, "wb") as file:
                     file.write(data)
                 request.payload.discard()
-            stream.finish(
-                CallResult("succeeded", Payload(Codec.raw, b"" if path else data, path, len(data)), None, 1, 2, 3, "dev")
-            )
+            payload = Payload(Codec.raw, b"" if path else data, path, len(data))
+            stream.finish(CallResult("succeeded", payload, None, 1, 2, 3, "dev"))
         return stream
 
 

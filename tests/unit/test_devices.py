@@ -41,9 +41,7 @@ def test_kinds_can_be_mixed_and_numbers_go_on():
 
 def test_attributes_are_read():
     (device,) = parse_devices("sim:A100:1:memory=20GiB:speed=9.7:slots=8:price=3:launch_us=5:kernel_us=20")
-    assert device == DeviceSpec(
-        "sim", "A100", 0, 20 * GIB, 8, 9.7, 3, {"launch_us": 5.0, "kernel_us": 20.0}
-    )
+    assert device == DeviceSpec("sim", "A100", 0, 20 * GIB, 8, 9.7, 3, {"launch_us": 5.0, "kernel_us": 20.0})
 
 
 def test_the_price_is_the_platforms_unless_given():
