@@ -20,6 +20,7 @@ from multidict import istr
 from dgsf.errors import BodyTooLarge, PlatformError, RequestError
 from dgsf.wire.messages import Codec
 from dgsf.wire.ports import Payload
+from dgsf.wire.recycle import KEPT_SECONDS
 from dgsf.wire.shared import SharedArea, discard
 
 IDLE_SECONDS = 60.0
@@ -56,23 +57,39 @@ class BodyReader:
 
     async def whole(self, request: web.BaseRequest, limit: int, why: str = "") -> bytes:
         """The body as bytes, however large within its limit."""
-        payload = await self._receive(request, Codec.raw, limit, limit, None, why)
+        payload = await self._receive(request, Codec.raw, limit, limit, None, why, 0)
         return payload.data
 
     async def payload(
-        self, request: web.BaseRequest, codec: Codec, limit: int, hasher: Hasher | None = None, why: str = ""
+        self,
+        request: web.BaseRequest,
+        codec: Codec,
+        limit: int,
+        tenant_id: int,
+        hasher: Hasher | None = None,
+        why: str = "",
     ) -> Payload:
         """The body as a payload: inline, or a file in shared memory that the caller discards."""
-        return await self._receive(request, codec, limit, self._inline, hasher, why)
+        payload = await self._receive(request, codec, limit, self._inline, hasher, why, tenant_id)
+        if payload.path:  # its file is kept for the tenant's next one, for a while
+            asyncio.get_running_loop().call_later(KEPT_SECONDS + 1, self._area.trim)
+        return payload
 
     async def _receive(
-        self, request: web.BaseRequest, codec: Codec, limit: int, inline: int, hasher: Hasher | None, why: str
+        self,
+        request: web.BaseRequest,
+        codec: Codec,
+        limit: int,
+        inline: int,
+        hasher: Hasher | None,
+        why: str,
+        tenant_id: int,
     ) -> Payload:
         length = declared_length(request)
         if length is not None and length > limit:
             raise _too_large(limit, why)
         _welcome(request)
-        sink, loop = _Sink(self._area, inline), asyncio.get_running_loop()
+        sink, loop = _Sink(self._area, inline, tenant_id), asyncio.get_running_loop()
         content, moved = request.content, loop.time()
         try:
             async with asyncio.timeout(IDLE_SECONDS) as idle:
@@ -103,9 +120,10 @@ def _explained(error: BaseException) -> BaseException:
 class _Sink:
     """Takes pieces in; spills into a file when they become too many."""
 
-    def __init__(self, area: SharedArea, inline: int) -> None:
+    def __init__(self, area: SharedArea, inline: int, tenant_id: int) -> None:
         self._area = area
         self._inline = inline
+        self._tenant_id = tenant_id
         self._pieces: list[bytes] = []
         self._descriptor = -1
         self._path = ""
@@ -123,6 +141,7 @@ class _Sink:
     def payload(self, codec: Codec) -> Payload:
         if self._descriptor < 0:
             return Payload(codec, b"".join(self._pieces), "", self.size)
+        os.ftruncate(self._descriptor, self.size)  # the file may have held a longer one before
         os.close(self._descriptor)
         self._descriptor = -1
         return Payload(codec, b"", self._path, self.size)
@@ -136,7 +155,7 @@ class _Sink:
 
     def _spill(self) -> None:
         with _room():
-            self._descriptor, self._path = self._area.new_file()
+            self._descriptor, self._path = self._area.new_file(self._tenant_id)
         for piece in self._pieces:
             self._write(piece)
         self._pieces.clear()

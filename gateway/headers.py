@@ -25,6 +25,7 @@ IDEMPOTENCY_KEY = istr("Idempotency-Key")
 
 JSON_TYPE = "application/json"
 PICKLE_TYPE = "application/vnd.dgsf.pickle"
+FORM_TYPE = "application/x-www-form-urlencoded"
 FUNCTION_TYPE = "application/vnd.dgsf.function"
 MAX_SECONDS = 86_400
 LOWEST_PRIORITY, HIGHEST_PRIORITY = -10, 10
@@ -78,6 +79,12 @@ def argument_codec(headers: Mapping[str, str]) -> Codec:
     kind = given.partition(";")[0].strip().lower()
     if kind in (JSON_TYPE, ""):
         return Codec.json
+    if kind == FORM_TYPE:  # what curl says of any -d: nobody means it, and the function would get raw bytes
+        raise InvalidHeader(
+            f"{CONTENT_TYPE}: {FORM_TYPE} is not taken; send -H 'Content-Type: application/json' for JSON "
+            "arguments, or application/octet-stream for raw bytes",
+            header=str(CONTENT_TYPE),
+        )
     return Codec.pickle if kind == PICKLE_TYPE else Codec.raw
 
 

@@ -78,7 +78,7 @@ class Invoker:
             return await self._invoke_keyed(request, principal, function, asked, codec, wanted)
         data = self._bodies.at_hand(request)
         if data is None:
-            payload = await self._bodies.payload(request, codec, self._limit(codec), None, _why(codec))
+            payload = await self._bodies.payload(request, codec, self._limit(codec), tenant, None, _why(codec))
         else:
             payload = Payload(codec, data, "", len(data))
         try:
@@ -120,7 +120,8 @@ class Invoker:
         wanted: Codec,
     ) -> Reply:
         hasher = hashlib.sha256(b"%d %d %d " % (function.version.function_id, codec, wanted))
-        payload = await self._bodies.payload(request, codec, self._limit(codec), hasher, _why(codec))
+        limit, tenant = self._limit(codec), principal.tenant_id
+        payload = await self._bodies.payload(request, codec, limit, tenant, hasher, _why(codec))
         try:
             await self._check(function, payload)
         except BaseException:

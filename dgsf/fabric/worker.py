@@ -36,6 +36,7 @@ from dgsf.sdk.unbundle import load_function
 from dgsf.wire.blocking import FrameSocket
 from dgsf.wire.frames import Frame, Kind
 from dgsf.wire.messages import Carrier, Failure, Load, Loaded, Ref, Run, RunEnd, encode, join, reader, split
+from dgsf.wire.recycle import FilePool, write_all
 
 OUTPUT_LIMIT = 16 * 1024
 _read_load, _read_run, _read_stop = reader(Load), reader(Run), reader(Stop)
@@ -64,6 +65,7 @@ class Worker:
         self._limits = (0, 0)
         self._running: bytes | None = None
         self._output = io.StringIO()
+        self._results = FilePool(SHARED_MOUNT, 0o600, files=2)
 
     def serve(self) -> None:
         signal.signal(signal.SIGUSR1, self._on_stop_signal)
@@ -128,7 +130,7 @@ class Worker:
         if size <= self._limits[0]:
             self._frames.send(Kind.END, stream, join(RunEnd(run_us, Ref(codec, Carrier.inline, size)), result))
         elif self._sharing:
-            name = _leave(result)
+            name = self._leave(result)
             self._frames.send(Kind.END, stream, join(RunEnd(run_us, Ref(codec, Carrier.shared, size, name))))
         else:
             self._frames.send_chunks(stream, result)
@@ -151,6 +153,17 @@ class Worker:
         with contextlib.suppress(OSError):
             os.unlink(path)
         return data
+
+    def _leave(self, result: bytes) -> str:
+        """Put a large result where the proxy can see it."""
+        name = secrets.token_hex(12)
+        descriptor = self._results.file_for(os.path.join(SHARED_MOUNT, name))
+        try:
+            write_all(descriptor, result)
+        finally:
+            os.close(descriptor)
+        self._results.trim()
+        return name
 
     def _take_output(self) -> str:
         text = self._output.getvalue()
@@ -194,14 +207,6 @@ def _messages(control: socket.socket) -> Iterator[Stop]:
 
 def _since(started_ns: int) -> int:
     return (time.perf_counter_ns() - started_ns) // 1000
-
-
-def _leave(result: bytes) -> str:
-    """Put a large result where the proxy can see it."""
-    name = secrets.token_hex(12)
-    with open(os.path.join(SHARED_MOUNT, name), "xb") as file:
-        file.write(result)
-    return name
 
 
 def _load_failure(error: BaseException) -> Failure:

@@ -15,6 +15,7 @@ import stat
 from pathlib import Path
 
 from dgsf.errors import ProtocolError
+from dgsf.wire.recycle import FilePool
 
 ROOT = Path("/dev/shm")  # noqa: S108 - a private folder below it
 
@@ -25,12 +26,18 @@ class SharedArea:
     def __init__(self, name: str) -> None:
         self.folder = ROOT / name
         self._incoming = self.folder / "in"
+        self._kept = self.folder / "kept"
+        self._pools: dict[int, FilePool] = {}
 
     def make(self) -> None:
         self.folder.mkdir(mode=0o700, exist_ok=True)
         if self.folder.stat().st_uid != os.geteuid():
             raise ProtocolError(f"{self.folder} belongs to another user")
-        self._incoming.mkdir(mode=0o700, exist_ok=True)
+        for folder in (self._incoming, self._kept):
+            folder.mkdir(mode=0o700, exist_ok=True)
+        for left in self._kept.glob("kept-*"):
+            if not Path("/proc", left.name.split("-")[1]).exists():  # its process is gone
+                left.unlink(missing_ok=True)
 
     def remove(self) -> None:
         shutil.rmtree(self.folder, ignore_errors=True)
@@ -38,11 +45,25 @@ class SharedArea:
     def worker_folder(self, worker_id: int, device: str) -> Path:
         return self.folder / f"{device}-{worker_id}"
 
-    def new_file(self) -> tuple[int, str]:
-        """A descriptor and path for a payload that comes in; readable by workers, writable by us."""
+    def new_file(self, tenant_id: int = 0) -> tuple[int, str]:
+        """A descriptor and path for a payload that comes in; readable by workers, writable by us.
+
+        A tenant's files are used again for its next payloads: whoever writes one must end it where it ends.
+        """
         path = str(self._incoming / secrets.token_hex(12))
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
-        return descriptor, path
+        if not tenant_id:
+            return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644), path
+        pool = self._pools.get(tenant_id)
+        if pool is None:
+            pool = self._pools[tenant_id] = FilePool(str(self._kept), 0o644)
+        return pool.file_for(path), path
+
+    def trim(self) -> None:
+        """Let go of kept files that nobody used for a while."""
+        for tenant_id, pool in list(self._pools.items()):
+            pool.trim()
+            if not len(pool):
+                del self._pools[tenant_id]
 
     def link(self, path: str) -> str:
         """Another name for a payload, so that two holders can each drop their own."""

@@ -65,6 +65,11 @@ def test_other_types_are_raw_bytes_and_bytes_come_back_as_bytes(http, deploy):
     assert (answer.content, answer.headers["Content-Type"]) == (b"cba\x00", "application/octet-stream")
 
 
+def test_curls_own_content_type_is_told_what_to_say_instead(http, adder):
+    answer = invoke(http, adder, content=b'{"x": 1}', headers={"Content-Type": "application/x-www-form-urlencoded"})
+    assert "-H 'Content-Type: application/json'" in problem(answer, 400, "invalid_header")["detail"]
+
+
 @pytest.mark.parametrize("size", [1_000_000, 16_000_000])
 def test_large_bodies_go_in_and_out(http, deploy, size):
     name = deploy(lambda data: data, memory="1GiB")
