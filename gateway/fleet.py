@@ -168,12 +168,11 @@ class Fleet:
                 await self._connect(row)
 
     async def _connect(self, row: ProxyRow) -> None:
-        address = Address(row.host_id, row.unix_path or "", row.tcp_host or "", row.tcp_port or 0)
         settings = self._settings
         limit = max(settings.max_body_bytes, settings.max_result_bytes)
         try:
             link = await ProxyLink.connect(
-                address,
+                Address.of(row),
                 row.number,
                 self._secret,
                 self._area,

@@ -58,7 +58,7 @@ class Directory:
         async with self._opening.setdefault(key, asyncio.Lock()):
             control = self._controls.get(key)
             if control is None or control.lost:
-                control = await DeviceControl.open(address_of(device), self._secret, here=self.here, tcp=self.tcp)
+                control = await DeviceControl.open(Address.of(device), self._secret, here=self.here, tcp=self.tcp)
                 control.on_exit = lambda notice: self._exited(key, notice)
                 control.on_lost = lambda: self._control_lost(key)
                 self._controls[key] = control
@@ -111,10 +111,6 @@ class Directory:
             if worker[:2] == key and not waiting.done():
                 waiting.set_exception(ConnectionLost("the device server is gone"))
                 waiting.exception()  # looked at, in case nobody waits for it
-
-
-def address_of(device: DeviceRow) -> Address:
-    return Address(device.host_id, device.unix_path or "", device.tcp_host or "", device.tcp_port or 0)
 
 
 def view_of(row: DeviceRow, used_slots: int, used_memory: int) -> DeviceView:

@@ -17,10 +17,10 @@ from dgsf.errors import ConnectionLost, DgsfError, LeaseLost, NoDevice, Platform
 from dgsf.store.rows import DeviceRow, LeaseGrant
 from dgsf.wire.frames import Kind, encode_frame
 from dgsf.wire.handshake import read_frame
-from dgsf.wire.link import adopt, connect_socket
+from dgsf.wire.link import Address, adopt, connect_socket
 from dgsf.wire.messages import Attach, Attached, Kill, Reap, encode, reader
 from dgsf.wire.shared import SharedArea
-from proxy.directory import Directory, address_of
+from proxy.directory import Directory
 from proxy.lane import Lane
 from proxy.leases import LeaseKeeper
 from proxy.worker_link import Limits, Post, WorkerLink
@@ -118,7 +118,7 @@ class Starter:
         if grant.device_incarnation != device.incarnation:
             raise LeaseLost("the device was replaced meanwhile")
         directory = self._directory
-        sock = await connect_socket(address_of(device), self._secret, here=directory.here, tcp=directory.tcp)
+        sock = await connect_socket(Address.of(device), self._secret, here=directory.here, tcp=directory.tcp)
         try:
             attached = await self._ask(sock, lane, grant)
         except BaseException:

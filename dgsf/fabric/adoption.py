@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dgsf.core.pool import ALIVE
 from dgsf.errors import DgsfError
 from dgsf.fabric.pulse import Pulse, Target
-from dgsf.fabric.registration import address_of
 from dgsf.store.rows import DeviceRow
+from dgsf.wire.link import Address
 
 _ANSWER_SECONDS = 1.5  # silence for as long as makes a device lost in any case
 
@@ -26,7 +26,7 @@ async def adoptable(rows: Sequence[DeviceRow], secret: bytes, *, here: str, tcp:
 async def _ask(row: DeviceRow, secret: bytes, *, here: str, tcp: bool) -> tuple[DeviceRow, bool]:
     if row.state not in {state.value for state in ALIVE}:
         return row, False
-    pulse = Pulse(Target(row.name, row.incarnation, address_of(row)), secret, here=here, tcp=tcp)
+    pulse = Pulse(Target(row.name, row.incarnation, Address.of(row)), secret, here=here, tcp=tcp)
     try:
         async with asyncio.timeout(_ANSWER_SECONDS):
             health = await pulse.ask()

@@ -23,11 +23,7 @@ class Registered:
     @classmethod
     def of(cls, row: DeviceRow) -> Registered:
         actor, node_id = row.info.get("actor", ""), row.info.get("node_id", "")
-        return cls(row.id, row.incarnation, actor, node_id, address_of(row))
-
-
-def address_of(row: DeviceRow) -> Address:
-    return Address(row.host_id, row.unix_path or "", row.tcp_host or "", row.tcp_port or 0)
+        return cls(row.id, row.incarnation, actor, node_id, Address.of(row))
 
 
 async def register(store: DeviceStore, place: Place, actor: str, address: Address) -> DeviceRow:

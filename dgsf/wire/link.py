@@ -12,7 +12,7 @@ import asyncio
 import os
 import socket
 from dataclasses import dataclass
-from typing import TypeVar, cast
+from typing import Protocol, TypeVar, cast
 
 from dgsf.errors import ConnectionLost, DgsfError, ProtocolError
 from dgsf.wire.frames import FrameReader, encode_frame
@@ -92,6 +92,19 @@ class Link(asyncio.Protocol):
             self.link_lost(error)
 
 
+class Addressed(Protocol):
+    """A record that says where a part listens, as the store keeps it."""
+
+    @property
+    def host_id(self) -> str: ...
+    @property
+    def unix_path(self) -> str | None: ...
+    @property
+    def tcp_host(self) -> str | None: ...
+    @property
+    def tcp_port(self) -> int | None: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Address:
     """Where a part listens: a Unix path for the same host, host and port for others."""
@@ -100,6 +113,10 @@ class Address:
     unix_path: str
     tcp_host: str
     tcp_port: int
+
+    @classmethod
+    def of(cls, row: Addressed) -> Address:
+        return cls(row.host_id, row.unix_path or "", row.tcp_host or "", row.tcp_port or 0)
 
     def is_near(self, here: str) -> bool:
         """Whether its Unix path can be reached from the host `here`."""

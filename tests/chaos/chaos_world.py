@@ -4,23 +4,19 @@ import asyncio
 import contextlib
 import json
 import os
-import signal
-import socket
-import subprocess
-import sys
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from uuid import UUID
 
 import aiohttp
+from platforms import Platform
 
-from dgsf.sdk.bundle import pack
 from dgsf.sdk.client import Client
 from dgsf.store.database import Database
 from dgsf.store.ledger import Ledger
+from dgsf.supervisor.leftovers import identity
 
-START_SECONDS = 180
 BACK_SECONDS = 90
 FUNCTIONS = {"plain": 0, "patient": 3}
 # What a caller may be told while a part is being lost; anything else is a bug.
@@ -34,52 +30,43 @@ def quick(x):
     return x
 
 
-@dataclass
-class Platform:
-    """A running `dgsf up` and its processes."""
-
-    process: subprocess.Popen
-    data_dir: Path
-    url: str
-    key: str
+class HurtPlatform(Platform):
+    """A platform whose processes can be told apart and killed."""
 
     def part(self, name):
         """The pid of a part that the supervisor started."""
-        deadline = time.monotonic() + BACK_SECONDS
-        while time.monotonic() < deadline:
-            with contextlib.suppress(OSError, ValueError):
-                for row in json.loads((self.data_dir / "processes.json").read_text()):
-                    if row["name"].startswith(name) and alive(row["pid"]):
-                        return row["pid"]
-            time.sleep(0.05)
-        raise AssertionError(f"no {name} is running")
+        return self.wait_for(lambda: next((pid for known, pid in self._parts() if known.startswith(name)), None), name)
 
-    def descendant(self, *words):
-        """The pid of a process below the supervisor whose command line or name has one of these words."""
-        deadline = time.monotonic() + BACK_SECONDS
-        while time.monotonic() < deadline:
-            if found := self.find(*words):
-                return found
-            time.sleep(0.05)
-        raise AssertionError(f"no process of {words} is running")
+    def _parts(self):
+        with contextlib.suppress(OSError, ValueError):
+            rows = json.loads((self.data_dir / "processes.json").read_text())
+            return [(row["name"], row["pid"]) for row in rows if identity(row["pid"])]
+        return []
 
-    def find(self, *words):
-        for pid in descendants(self.process.pid):
-            if any(word in command_of(pid) for word in words):
-                return pid
-        return None
+    def descendant(self, words):
+        """The pid of a process whose command line has these words."""
+        return self.wait_for(lambda: next(iter(self.find(words)), None), words)
 
-    def worker(self):
-        """A worker: the youngest generation of a zygote's family."""
-        deadline = time.monotonic() + BACK_SECONDS
-        while time.monotonic() < deadline:
-            below = descendants(self.process.pid)
-            zygotes = [pid for pid in below if "dgsf.fabric.zygote" in command_of(pid)]
-            leaves = [pid for pid in zygotes if not children_of(pid) and parent_of(pid) in zygotes]
-            if leaves:
-                return leaves[-1]
-            time.sleep(0.05)
-        raise AssertionError("no worker is running")
+    def workers(self):
+        """The pids of all workers: the children of zygotes, which run as users of their own."""
+
+        def children():
+            found = self.find("dgsf.fabric.zygote")
+            zygotes = children_of(pid for pid in found if parent_of(pid) not in found)  # below their keepers
+            return children_of(zygotes) or None
+
+        return self.wait_for(children, "worker")
+
+    def wait_for(self, look, what):
+        found = None
+
+        def there():
+            nonlocal found
+            found = look()
+            return found is not None
+
+        self.wait_until(there, what)
+        return found
 
     def database_url(self):
         for text in Path(f"/proc/{self.part('gateway')}/environ").read_bytes().split(b"\0"):
@@ -87,27 +74,12 @@ class Platform:
                 return text.decode().partition("=")[2]
         raise AssertionError("the gateway has no database URL")
 
-    def stop(self):
-        self.process.send_signal(signal.SIGINT)
-        self.process.wait(90)
-
 
 def start_platform(data_dir, *flags, **environment):
-    port = free_port()
-    words = [sys.executable, "-m", "dgsf.cli", "up", "--port", str(port), "--data-dir", str(data_dir), *flags]
-    with open(data_dir.parent / "up.txt", "ab") as log:
-        process = subprocess.Popen(words, stdout=log, stderr=log, env={**os.environ, **environment})
-    url = f"http://127.0.0.1:{port}"
-    deadline = time.monotonic() + START_SECONDS
-    while f"ready {url}" not in (data_dir.parent / "up.txt").read_text():
-        assert process.poll() is None and time.monotonic() < deadline, (data_dir.parent / "up.txt").read_text()
-        time.sleep(0.1)
-    key = json.loads((data_dir / "client.json").read_text())["api_key"]
-    platform = Platform(process, data_dir, url, key)
-    with Client(url, key) as client:
+    platform = HurtPlatform(data_dir, *flags, environment=environment).wait_ready()
+    quick.__module__ = "__main__"
+    with Client(platform.url, platform.api_key) as client:
         for name, retries in FUNCTIONS.items():
-            quick.__module__ = "__main__"
-            assert pack(quick)
             client.deploy(quick, name=name, options={"retries": retries, "timeout": 4})
     return platform
 
@@ -136,7 +108,7 @@ class Load:
 
     async def __aenter__(self):
         self._session = aiohttp.ClientSession(
-            headers={"Authorization": f"Bearer {self.platform.key}"}, timeout=aiohttp.ClientTimeout(total=60)
+            headers={"Authorization": f"Bearer {self.platform.api_key}"}, timeout=aiohttp.ClientTimeout(total=60)
         )
         self._tasks = [asyncio.create_task(self._call_on(number)) for number in range(self._callers)]
         await self.good_since(time.monotonic(), 20)
@@ -224,43 +196,12 @@ async def database_of(platform):
                 await asyncio.sleep(0.1)
 
 
-# --- processes --------------------------------------------------------------------------------
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
-def alive(pid):
-    with contextlib.suppress(OSError):
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    return False
+def children_of(pids):
+    parents = set(pids)
+    return [int(name) for name in os.listdir("/proc") if name.isdigit() and parent_of(name) in parents]
 
 
 def parent_of(pid):
     with contextlib.suppress(OSError):
         return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
     return 0
-
-
-def command_of(pid):
-    with contextlib.suppress(OSError):
-        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace")
-    return ""
-
-
-def children_of(pid):
-    pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
-    return [child for child in pids if parent_of(child) == pid]
-
-
-def descendants(pid):
-    below = {}
-    for child in [int(name) for name in os.listdir("/proc") if name.isdigit()]:
-        below.setdefault(parent_of(child), []).append(child)
-    found, waiting = [], list(below.get(pid, []))
-    while waiting:
-        child = waiting.pop()
-        found.append(child)
-        waiting += below.get(child, [])
-    return found
