@@ -6,11 +6,22 @@ that is refused as stale belongs to somebody else by now; its caller is told tha
 
 from __future__ import annotations
 
+import contextlib
+
 from dgsf.core.invocation import State
 from dgsf.core.pricing import cost_nano
-from dgsf.errors import DgsfError, FunctionCancelled, FunctionTimeout, OutcomeUnknown, StartDeadlineMissed, by_code
+from dgsf.errors import (
+    DgsfError,
+    FunctionCancelled,
+    FunctionTimeout,
+    OutcomeUnknown,
+    StartDeadlineMissed,
+    StoreUnavailable,
+    by_code,
+)
 from dgsf.store.calls import CallStore
 from dgsf.store.database import Database
+from dgsf.store.flusher import Flusher
 from dgsf.store.groupcommit import GroupCommit
 from dgsf.store.rows import FinishedCall, OpenCall, Outcome
 from dgsf.wire import stored
@@ -29,10 +40,12 @@ class Recorder:
     """Turns the end of a call into a committed row and an answer."""
 
     def __init__(self, database: Database, proxy_number: int) -> None:
-        self._database = database
         self._calls = CallStore(database)
+        self._flusher = Flusher(database)
         self._proxy = proxy_number
-        self._commits: GroupCommit[FinishedCall, Outcome] = GroupCommit(self._calls.finish, self._settle, self._probe)
+        self._commits: GroupCommit[FinishedCall, Outcome] = GroupCommit(
+            self._flusher.flush, self._settle, self._flusher.probe
+        )
         self.ended = 0
 
     @property
@@ -44,6 +57,8 @@ class Recorder:
 
     async def stop(self) -> None:
         await self._commits.stop()
+        with contextlib.suppress(StoreUnavailable):
+            await self._flusher.close()
 
     def finish(self, call: ActiveCall, payload: Payload | None, failure: Failure | None) -> None:
         """Commit and answer; the caller hears from `done`, whatever happens."""
@@ -97,10 +112,6 @@ class Recorder:
             created_at=call.arrived_wall,
             claimed_by=self._proxy,
         )
-
-    async def _probe(self) -> None:
-        async with self._database.acquire() as connection:
-            await connection.execute("SELECT")
 
     async def _settle(self, row: FinishedCall) -> object:
         """A flush with an unknown outcome: its callers were told 503, so nothing of it may stay charged."""

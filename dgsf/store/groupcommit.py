@@ -81,8 +81,7 @@ class GroupCommit(Generic[Row, Answer]):
     async def _commit(self, batch: list[tuple[Row, Done[Answer]]]) -> None:
         rows = [row for row, _ in batch]
         try:
-            async with asyncio.timeout(FLUSH_SECONDS):
-                answers = await self._flush(rows)
+            answers = await self._flush(rows)  # it has a deadline of its own
         except (StoreUnavailable, TimeoutError):
             self._lost(batch)
         except Exception as error:

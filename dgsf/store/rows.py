@@ -197,6 +197,7 @@ class LedgerCheck:
     uncharged_success: int
     orphan_postings: int
     orphan_charges: int
+    impossible: int
 
     @property
     def clean(self) -> bool:
@@ -206,4 +207,5 @@ class LedgerCheck:
             or self.uncharged_success
             or self.orphan_postings
             or self.orphan_charges
+            or self.impossible
         )

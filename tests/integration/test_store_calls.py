@@ -78,11 +78,11 @@ async def test_a_free_success_still_has_its_charge_of_zero(world):
 
 async def test_one_bad_row_refuses_its_batch_whole(world):
     rows = [world.ended(), world.ended(state="no such state"), world.ended()]
-    with pytest.raises(asyncpg.CheckViolationError):
+    with pytest.raises(asyncpg.DataError):
         await world.calls.finish(rows)
     assert await world.calls.landed([row.id for row in rows]) == set()
     assert await world.calls.finish([rows[0]]) == [ACCEPTED]
-    with pytest.raises(asyncpg.CheckViolationError):
+    with pytest.raises(asyncpg.DataError):
         await world.calls.finish([rows[1]])
     assert await world.calls.finish([rows[2]]) == [ACCEPTED]
     await books_are_right(world)
@@ -236,3 +236,11 @@ async def test_the_flush_looks_up_accounts_by_index_and_scans_no_hot_table(world
     text = "\n".join(line[0] for line in plan)
     assert "Index Scan using accounts_tenant_id_key" in text
     assert "Seq Scan on c" not in text and "Seq Scan on postings" not in text
+
+
+async def test_rows_that_make_no_sense_are_found_by_the_check(world):
+    await world.calls.finish([world.ended()])
+    assert (await world.ledger.check()).clean
+    async with world.database.acquire() as connection:
+        await connection.execute("UPDATE calls SET queue_us = -1")
+    assert (await world.ledger.check()).impossible == 1

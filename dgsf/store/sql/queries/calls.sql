@@ -10,7 +10,7 @@ WITH finished AS (
                             queue_us, device_us, cost_nano, created_at, charged, response, finished_at)
     SELECT id, attempt, tenant_id, version_id, state, error_code, device_id, queue_us, device_us,
            CASE WHEN charged THEN cost_nano ELSE 0 END, to_timestamp(created_at), charged, response, now()
-    FROM unnest($1::uuid[], $2::int[], $3::bigint[], $4::bigint[], $5::text[], $6::text[], $7::bigint[],
+    FROM unnest($1::uuid[], $2::int[], $3::bigint[], $4::bigint[], $5::call_state[], $6::text[], $7::bigint[],
                 $8::bigint[], $9::bigint[], $10::bigint[], $11::float8[], $12::bool[], $13::bytea[])
          AS given (id, attempt, tenant_id, version_id, state, error_code, device_id,
                    queue_us, device_us, cost_nano, created_at, charged, response)

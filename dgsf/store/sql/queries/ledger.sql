@@ -23,7 +23,7 @@ ORDER BY t.name, f.name
 -- name: check_ledger
 -- Everything that must be true of the ledger, counted where it is not. One statement, so one snapshot.
 -- unbalanced: a charge without exactly two postings, or whose postings are not -amount from the tenant's
--- account and +amount to the platform's.
+-- account and +amount to the platform's. impossible: rows that check constraints would have refused.
 WITH revenue AS (
     SELECT id FROM accounts WHERE tenant_id IS NULL
 ), sums AS (
@@ -44,4 +44,11 @@ SELECT
         AND NOT EXISTS (SELECT FROM charges h WHERE h.call_id = c.id AND h.kind = 'usage')) AS uncharged_success,
     (SELECT count(*) FROM postings p WHERE NOT EXISTS (SELECT FROM charges h WHERE h.id = p.charge_id)) AS orphan_postings,
     (SELECT count(*) FROM charges h WHERE NOT EXISTS
-        (SELECT FROM calls c WHERE c.id = h.call_id AND c.finished_at IS NOT NULL AND c.charged)) AS orphan_charges
+        (SELECT FROM calls c WHERE c.id = h.call_id AND c.finished_at IS NOT NULL AND c.charged)) AS orphan_charges,
+    (SELECT count(*) FROM calls
+        WHERE queue_us < 0 OR device_us < 0 OR cost_nano < 0 OR attempt < 1
+           OR (state IN ('queued', 'running')) <> (finished_at IS NULL)
+           OR (charged AND (finished_at IS NULL OR state = 'aborted')) OR (NOT charged AND cost_nano <> 0))
+    + (SELECT count(*) FROM charges
+        WHERE CASE kind WHEN 'usage' THEN id <> call_id OR device_us < 0 OR amount_nano < 0
+                        ELSE id = call_id OR device_us > 0 OR amount_nano > 0 END) AS impossible
