@@ -7,10 +7,8 @@ the inline limit is ever held as a whole, so the gateway's memory stays flat.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import errno
 import os
-from collections.abc import Iterator
 from typing import Protocol
 
 from aiohttp import web
@@ -154,28 +152,28 @@ class _Sink:
             discard(self._path)
 
     def _spill(self) -> None:
-        with _room():
+        try:
             self._descriptor, self._path = self._area.new_file(self._tenant_id)
+        except OSError as error:
+            raise _explained_fault(error) from error
         for piece in self._pieces:
             self._write(piece)
         self._pieces.clear()
 
     def _write(self, piece: bytes) -> None:
-        with _room():
+        try:
             written = os.write(self._descriptor, piece)
             while written < len(piece):
                 written += os.write(self._descriptor, memoryview(piece)[written:])
+        except OSError as error:
+            raise _explained_fault(error) from error
 
 
-@contextlib.contextmanager
-def _room() -> Iterator[None]:
+def _explained_fault(error: OSError) -> Exception:
     """A full shared memory is the platform's trouble, not the caller's."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM):
-            raise
-        raise PlatformError("there is no room for a body of this size now; try again", retry_after=1) from error
+    if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM):
+        return error
+    return PlatformError("there is no room for a body of this size now; try again", retry_after=1)
 
 
 def _welcome(request: web.BaseRequest) -> None:

@@ -29,7 +29,7 @@ from gateway.routes import Match, match
 log = logging.getLogger(__name__)
 STOP_SECONDS = 10.0
 BACKLOG = 1024
-READ_BYTES = 256 * 1024
+READ_BYTES = 1024 * 1024
 KEEPALIVE_SECONDS = 75.0
 LINGER_SECONDS = 2.0
 _PREFIX, _SUFFIX = "/v1/functions/", "/invoke"

@@ -65,7 +65,7 @@ class Worker:
         self._limits = (0, 0)
         self._running: bytes | None = None
         self._output = io.StringIO()
-        self._results = FilePool(SHARED_MOUNT, 0o600, files=2)
+        self._results = FilePool(SHARED_MOUNT, 0o600)
 
     def serve(self) -> None:
         signal.signal(signal.SIGUSR1, self._on_stop_signal)
