@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib.metadata import PackageNotFoundError, version
 
-from dgsf.errors import PlatformError, StoreUnavailable
+from dgsf.errors import NoDevice, PlatformError, StoreUnavailable
 from gateway.handling import Asked
 from gateway.metrics import exposition
 from gateway.reply import Reply, json_reply, text_reply
@@ -39,6 +39,8 @@ async def readyz(asked: Asked) -> Reply:
         raise StoreUnavailable(away.message)
     if not asked.context.ready():
         raise PlatformError("no proxy can take calls now")
+    if not any(device.state == "healthy" for device in await asked.context.devices.list_devices()):
+        raise NoDevice("no device is healthy now; see 'dgsf devices'")
     return json_reply(Health("ready"))
 
 

@@ -199,7 +199,7 @@ ROUTES: tuple[Route, ...] = (
         health.readyz,
         "Whether calls can be answered now",
         answer=Health,
-        errors=(errors.PlatformError, *_STORE),
+        errors=(errors.PlatformError, errors.NoDevice, *_STORE),
     ),
     Route("GET", "/metrics", None, health.metrics, "Metrics in Prometheus' text format", content=("text/plain",)),
     Route("GET", "/openapi.json", None, _openapi, "This description", content=(JSON_TYPE,)),

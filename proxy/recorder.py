@@ -52,6 +52,10 @@ class Recorder:
     def available(self) -> bool:
         return self._commits.available
 
+    @property
+    def commits(self) -> int:
+        return self._commits.flushes
+
     def start(self) -> None:
         self._commits.start()
 

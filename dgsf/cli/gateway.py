@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -16,6 +16,8 @@ import click
 from dgsf.config import Settings, load_settings
 
 if TYPE_CHECKING:
+    from prometheus_client.registry import Collector
+
     from dgsf.store.catalogue import Catalogue
     from dgsf.store.database import Database
     from dgsf.wire.ports import CallPort
@@ -27,6 +29,7 @@ class _Way(NamedTuple):
 
     port: CallPort
     ready: Callable[[], bool]
+    collectors: Sequence[Collector] = ()
 
 
 @click.command()
@@ -58,7 +61,7 @@ async def _serve(settings: Settings) -> None:
     async with open_store(settings, "dgsf-gateway") as (database, catalogue, secret):
         way_of = _proxy_inside if settings.proxy_inside else _proxies_apart
         async with way_of(settings, database, catalogue, secret, area, told) as way:
-            context = Context.over(database, settings, way.port, area, catalogue, ready=way.ready)
+            context = Context.over(database, settings, way.port, area, catalogue, way.collectors, way.ready)
             gateway = Gateway(context)
             try:
                 port = await gateway.start(settings.host, settings.port, share=settings.gateways > 1)
@@ -76,6 +79,7 @@ async def _proxy_inside(
     from dgsf.store.proxies import ProxyStore
     from dgsf.wire.link import host_id
     from proxy.build import Presence, make_proxy
+    from proxy.metrics import ProxyCollector
 
     name = f"{settings.node_name}/gateway"
     row = await ProxyStore(database).register(name, settings.node_name, host_id(), None, None, None)
@@ -85,7 +89,7 @@ async def _proxy_inside(
     presence.start()
     replaced = asyncio.create_task(_tell(presence.replaced, told))
     try:
-        yield _Way(proxy, lambda: proxy.recorder.available)
+        yield _Way(proxy, lambda: proxy.recorder.available, [ProxyCollector(proxy)])
     finally:
         replaced.cancel()
         await proxy.stop()
