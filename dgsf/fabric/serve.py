@@ -12,9 +12,11 @@ from dgsf.clock import SystemClock
 from dgsf.config import Settings
 from dgsf.errors import DgsfError, StoreUnavailable
 from dgsf.fabric.controller import Controller
+from dgsf.fabric.housekeeping import tidy_forever
 from dgsf.fabric.leader import Leader
 from dgsf.fabric.ray_cluster import OwnDevices, RayCluster
 from dgsf.paths import layout_of
+from dgsf.store.calls import CallStore
 from dgsf.store.database import Database
 from dgsf.store.devices import DeviceStore
 from dgsf.store.leader import Leadership
@@ -72,8 +74,14 @@ async def _lead(settings: Settings, holder: str, devices: str, database: Databas
     tcp = settings.transport == "tcp"
     secret = settings.cluster_secret.encode()
     controller = Controller(DeviceStore(database), cluster, secret, clock=clock, leads=leader.leads, tcp=tcp)
+
+    async def work() -> None:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(tidy_forever(CallStore(database)))
+            tasks.create_task(controller.run(joined))
+
     try:
-        await leader.run(lambda: controller.run(joined))
+        await leader.run(work)
     except* DgsfError as group:
         _log.error("controller_failed", extra={"why": [str(error) for error in group.exceptions]})
         raise

@@ -129,10 +129,10 @@ class CallStore:
             await connection.execute(_RELEASE, tenant_id, key, call_id)
 
     async def forget_old_keys(self, limit: int = 1000) -> int:
-        """Deletes up to `limit` keys older than 24 hours; how many there were."""
+        """Deletes up to `limit` keys older than 24 hours and their kept answers; how many there were."""
         async with self._database.acquire() as connection:
-            status: str = await connection.execute(_FORGET, limit)
-        return int(status.rsplit(" ", 1)[-1])
+            forgotten: int = await connection.fetchval(_FORGET, limit)
+        return forgotten
 
     async def settle_unknown(self, call: OpenCall, error_code: str) -> CallRow:
         """Ends a call whose caller is told "unknown": uncharged, or refunded if its end had landed."""

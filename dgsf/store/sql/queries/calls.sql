@@ -83,9 +83,16 @@ DELETE FROM idempotency_keys k USING dropped
 WHERE k.tenant_id = $1 AND k.key = $2 AND k.call_id = dropped.id
 
 -- name: forget_old_keys
--- Keys past their 24 hours, some at a time so that no lock is held long. The calls stay.
-DELETE FROM idempotency_keys WHERE ctid = ANY (ARRAY(
-    SELECT ctid FROM idempotency_keys WHERE created_at < clock_timestamp() - interval '24 hours' LIMIT $1))
+-- Keys past their 24 hours and the answers kept for them, some at a time so that no lock is held long. The
+-- calls stay.
+WITH forgotten AS (
+    DELETE FROM idempotency_keys WHERE ctid = ANY (ARRAY(
+        SELECT ctid FROM idempotency_keys WHERE created_at < clock_timestamp() - interval '24 hours' LIMIT $1))
+    RETURNING call_id
+), emptied AS (
+    UPDATE calls SET response = NULL FROM forgotten f WHERE calls.id = f.call_id AND response IS NOT NULL
+)
+SELECT count(*) FROM forgotten
 
 -- name: close_unknown
 -- The caller is told that the outcome is unknown: an uncharged end takes the place of whatever runs, with
