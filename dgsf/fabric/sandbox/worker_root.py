@@ -24,6 +24,14 @@ from dgsf.fabric.spec import SHARED_MOUNT, WorkerSpec
 _TMP, _SHM = "/tmp", "/dev/shm"  # noqa: S108 - the worker's own
 
 
+def _make_folders(path: str) -> None:
+    """A folder and those above it, open to every user whatever the umask."""
+    if not os.path.isdir(path):
+        _make_folders(os.path.dirname(path))
+        os.mkdir(path)
+        os.chmod(path, 0o755)  # noqa: S103 - as in any root file system
+
+
 class WorkerRoot:
     """Builds it, and keeps a writable way to /proc until the user ids are mapped."""
 
@@ -58,6 +66,7 @@ class WorkerRoot:
     def _make_scratch(self) -> None:
         """One tmpfs bounds /tmp and /dev/shm together by the worker's memory."""
         size = f"mode=755,size={self._spec.memory_bytes},nr_inodes=65536"
+        shown = [(path, os.open(path, os.O_PATH | os.O_CLOEXEC)) for path in self._below_scratch()]
         libc.mount("scratch", _TMP, "tmpfs", libc.MS_NOSUID | libc.MS_NODEV, size)
         for name in ("tmp", "shm"):
             os.mkdir(f"{_TMP}/{name}")
@@ -65,6 +74,15 @@ class WorkerRoot:
         self._make_names()
         libc.mount(f"{_TMP}/shm", _SHM, "", libc.MS_BIND)
         libc.mount(_TMP + "/tmp", _TMP, "", libc.MS_BIND)  # noqa: S108
+        for path, descriptor in shown:
+            _make_folders(path)
+            libc.mount(f"/proc/self/fd/{descriptor}", path, "", libc.MS_BIND | libc.MS_REC)
+            protect(path)
+            os.close(descriptor)
+
+    def _below_scratch(self) -> list[str]:
+        """What is shown of the host below /tmp or /dev/shm (a Python that was installed there) stays visible."""
+        return [item.target for item in self._plan.shown if item.target.startswith((_TMP + "/", _SHM + "/"))]
 
     def _make_names(self) -> None:
         uid, gid = self._spec.uid or os.geteuid(), self._spec.uid or os.getegid()
