@@ -10,13 +10,21 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Collection, Coroutine
 from typing import Any
 
 from dgsf.config import Settings
 from dgsf.core.rendezvous import ranked
 from dgsf.core.retry import try_again
-from dgsf.errors import ConnectionLost, DgsfError, OutcomeUnknown, PlatformError, QueueFull, StoreUnavailable
+from dgsf.errors import (
+    ConnectionLost,
+    DgsfError,
+    OutcomeUnknown,
+    PlatformError,
+    QueueFull,
+    ShuttingDown,
+    StoreUnavailable,
+)
 from dgsf.ids import minted_at_ms
 from dgsf.store.calls import CallStore
 from dgsf.store.catalogue import Catalogue
@@ -30,9 +38,10 @@ from dgsf.wire.shared import SharedArea
 
 log = logging.getLogger(__name__)
 BEAT_SECONDS = 0.5
-SILENT_US = 3_000_000
+SILENT_BEATS = 6
 KNOWN_SECONDS = 10.0
 ELSEWHERE_SECONDS = 10.0
+_REFUSED = (QueueFull.code, ShuttingDown.code)  # nothing ran: another proxy may take it
 
 
 class Fleet:
@@ -55,6 +64,7 @@ class Fleet:
         self._catalogue = catalogue
         self._here = host_id()
         self._links: dict[str, ProxyLink] = {}
+        self._pulses: dict[ProxyLink, _Pulse] = {}
         self._orders: dict[int, list[str]] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         self._changed = asyncio.Event()
@@ -62,7 +72,8 @@ class Fleet:
     async def start(self) -> None:
         with contextlib.suppress(StoreUnavailable):
             await self._meet()
-        self._later(self._beat_forever())
+        self._later(_forever(self._meet))
+        self._later(_forever(self._feel_pulses))
 
     async def stop(self) -> None:
         for task in list(self._tasks):
@@ -90,29 +101,28 @@ class Fleet:
         if link is None:
             stream.finish(_failed(PlatformError("no proxy answers now")))
             return
+        relay.tried.add(link)
         inner = link.open(request)
         relay.cancel_inner = inner.cancel
-        inner.when_ended(lambda result: self._ended(request, stream, relay, link, result))
+        inner.when_ended(lambda result: self._ended(request, stream, relay, result))
 
-    def _ended(
-        self, request: CallRequest, stream: CallStream, relay: _Relay, link: ProxyLink, result: CallResult
-    ) -> None:
+    def _ended(self, request: CallRequest, stream: CallStream, relay: _Relay, result: CallResult) -> None:
         code = result.failure.code if result.failure else ""
         if code == ConnectionLost.code and not result.device:
             self._later(self._recover(request, stream, relay))
-        elif code == QueueFull.code and (other := self._link_for(request.version_id, beside=link)) is not None:
+        elif code in _REFUSED and (other := self._link_for(request.version_id, relay.tried)) is not None:
             self._send(request, stream, relay, other)
         else:
             stream.finish(result)
 
     # --- routing
-    def _link_for(self, version_id: int, beside: ProxyLink | None = None) -> ProxyLink | None:
+    def _link_for(self, version_id: int, beside: Collection[ProxyLink] = ()) -> ProxyLink | None:
         order = self._orders.get(version_id)
         if order is None:
             order = self._orders[version_id] = ranked(str(version_id), list(self._links))
         for name in order:
             link = self._links.get(name)
-            if link is not None and not link.lost and link is not beside:
+            if link is not None and not link.lost and link not in beside:
                 return link
         return None
 
@@ -124,9 +134,13 @@ class Fleet:
         except DgsfError as error:
             log.warning("recovery_failed", extra={"call_id": str(request.id), "error": str(error)})
             link = None
+        except Exception:
+            log.exception("recovery_failed", extra={"call_id": str(request.id)})
+            link = None
         if link is None:
             stream.finish(_failed(OutcomeUnknown()))  # whoever asked settles it with the store
         else:
+            relay.tried.clear()  # another attempt, another round
             self._send(request, stream, relay, link)
 
     async def _elsewhere(self, request: CallRequest) -> ProxyLink | None:
@@ -139,7 +153,6 @@ class Fleet:
         if await self._calls.begin_attempt(following) == Outcome.stale:
             return None
         request.attempt += 1
-        request.reserved = True
         return await self._wait_for_link(request.version_id)
 
     async def _wait_for_link(self, version_id: int) -> ProxyLink | None:
@@ -152,15 +165,6 @@ class Fleet:
         return None
 
     # --- who is there
-    async def _beat_forever(self) -> None:
-        while True:
-            try:
-                await self._meet()
-            except StoreUnavailable:
-                log.info("proxies_unknown")  # those that we have stay in use
-            self._give_up_silent()
-            await asyncio.sleep(BEAT_SECONDS)
-
     async def _meet(self) -> None:
         for row in await self._proxies.list_proxies(KNOWN_SECONDS):
             link = self._links.get(row.name)
@@ -185,21 +189,21 @@ class Fleet:
             log.info("proxy_unreachable", extra={"proxy": row.name, "error": str(error)})
             return
         self._links[row.name] = link
+        self._pulses[link] = _Pulse(link)
         link.on_lost = lambda: self._forget(row.name, link)
         self._orders.clear()
         self._changed.set()
 
     def _forget(self, name: str, link: ProxyLink) -> None:
+        self._pulses.pop(link, None)
         if self._links.get(name) is link:
             del self._links[name]
             self._orders.clear()
 
-    def _give_up_silent(self) -> None:
-        for link in list(self._links.values()):
-            if link.silent_us() > SILENT_US:
+    async def _feel_pulses(self) -> None:
+        for link, pulse in list(self._pulses.items()):
+            if pulse.beat() >= SILENT_BEATS:
                 link.close(ConnectionLost("the proxy does not answer"))
-            else:
-                link.ping()
 
     def _later(self, work: Coroutine[Any, Any, Any]) -> None:
         task = asyncio.create_task(work)
@@ -208,15 +212,50 @@ class Fleet:
 
 
 class _Relay:
-    """Passes a caller's cancel on to whichever attempt runs now."""
+    """Passes a caller's cancel on to whichever attempt runs now; knows who has refused the call."""
 
     def __init__(self) -> None:
         self.cancelled = False
+        self.tried: set[ProxyLink] = set()
         self.cancel_inner: Callable[[], None] = lambda: None
 
     def cancel(self) -> None:
         self.cancelled = True
         self.cancel_inner()
+
+
+class _Pulse:
+    """Whether a proxy answers our pings.
+
+    Counted in beats, not in seconds: after a pause of our own the answers are here, only not yet read.
+    """
+
+    def __init__(self, link: ProxyLink) -> None:
+        self._link = link
+        self._asked: float | None = None  # the time of the oldest ping without an answer
+        self._missed = 0
+
+    def beat(self) -> int:
+        """Ask; returns for how many beats there was no answer."""
+        now = asyncio.get_running_loop().time()
+        if self._asked is not None and self._link.silent_us() > (now - self._asked) * 1e6:
+            self._missed += 1
+        else:
+            self._asked, self._missed = now, 0
+        self._link.ping()
+        return self._missed
+
+
+async def _forever(work: Callable[[], Awaitable[None]]) -> None:
+    """One beat after another, whatever happens in one of them."""
+    while True:
+        try:
+            await work()
+        except StoreUnavailable:
+            log.info("proxies_unknown")  # those that we have stay in use
+        except Exception:
+            log.exception("beat_failed")
+        await asyncio.sleep(BEAT_SECONDS)
 
 
 def _failed(error: DgsfError) -> CallResult:

@@ -128,7 +128,7 @@ class Invoker:
             payload.discard()
             raise
         call = self._call(principal, function, payload, wanted, asked)
-        call.reserved = call.keep = True
+        call.keep = True
         # The call outlives this request: from here on the payload belongs to it.
         call_id, result = await self._keyed.run(call, function, asked.key, hasher.digest())
         return render(call_id, result, wanted, harmless=True)

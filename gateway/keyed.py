@@ -54,19 +54,20 @@ class KeyedCalls:
         self._run = run
         self._settler = settler
         self._running: dict[Slot, _Running] = {}
+        self._tasks: set[asyncio.Task[_Answer]] = set()
 
     async def run(self, call: CallRequest, function: Function, key: str, body_hash: bytes) -> tuple[UUID, CallResult]:
         """The key's call and its result; takes over the call's payload."""
         slot = (call.tenant_id, key)
         there = self._running.get(slot)
-        if there is not None:
+        if there is not None and same_digest(there.body_hash, body_hash):
             call.payload.discard()
-            if not same_digest(there.body_hash, body_hash):
-                raise IdempotencyMismatch
             answer = await asyncio.shield(there.task)
             return answer.call_id, stored.decode(answer.kept)
         task = asyncio.create_task(self._lead(call, function, key, body_hash))
-        self._running[slot] = _Running(body_hash, task)
+        if there is None:  # else the one there has another body, and only the store knows whose the key is
+            self._running[slot] = _Running(body_hash, task)
+        self._tasks.add(task)
         task.add_done_callback(lambda done: self._ended(slot, done))
         try:
             answer = await asyncio.shield(task)
@@ -77,15 +78,17 @@ class KeyedCalls:
 
     async def stop(self, timeout: float) -> None:
         """Let running ones end, for a while."""
-        tasks = [running.task for running in self._running.values()]
-        if tasks:
-            _, left = await asyncio.wait(tasks, timeout=timeout)
+        if self._tasks:
+            _, left = await asyncio.wait(list(self._tasks), timeout=timeout)
             for task in left:
                 task.cancel()
             await asyncio.gather(*left, return_exceptions=True)
 
     def _ended(self, slot: Slot, done: asyncio.Task[_Answer]) -> None:
-        self._running.pop(slot, None)
+        self._tasks.discard(done)
+        running = self._running.get(slot)
+        if running is not None and running.task is done:
+            del self._running[slot]
         if not done.cancelled() and (error := done.exception()) is not None and not isinstance(error, DgsfError):
             log.error("keyed_call_failed", exc_info=error)
 

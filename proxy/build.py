@@ -13,7 +13,7 @@ from dgsf.store.catalogue import Catalogue
 from dgsf.store.database import Database
 from dgsf.store.devices import DeviceStore
 from dgsf.store.leases import LeaseStore
-from dgsf.store.notices import listen
+from dgsf.store.notices import Stop, listen
 from dgsf.store.proxies import ProxyStore
 from dgsf.store.rows import ProxyRow
 from dgsf.wire.link import host_id
@@ -55,6 +55,7 @@ class Presence:
         self._proxy = proxy
         self._row = row
         self._tasks: list[asyncio.Task[None]] = []
+        self._deaf: Stop | None = None  # ends the listening
         self.replaced = asyncio.Event()
 
     def start(self) -> None:
@@ -62,6 +63,8 @@ class Presence:
         self._tasks = [asyncio.create_task(self._beat()), asyncio.create_task(self._hear())]
 
     async def stop(self) -> None:
+        if self._deaf is not None:
+            await self._deaf()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -75,7 +78,7 @@ class Presence:
             await asyncio.sleep(BEAT_SECONDS)
 
     async def _hear(self) -> None:
-        await listen(self._database, SLOTS_CHANNEL, self._proxy.yield_slot)
+        self._deaf = await listen(self._database, SLOTS_CHANNEL, self._proxy.yield_slot)
 
     async def _ask_others(self) -> None:
         async with self._database.acquire() as connection:

@@ -33,9 +33,14 @@ class ActiveCall:
         self.arrived_wall = wall
         self.dead_us = now_us + request.start_us
         self.timeout_us = request.timeout_us
-        self.cancelled = False
+        self.cancelled = False  # its caller is gone
         self.queue_us = 0
         self.billed_us = 0
         self.device_id: int | None = None
         self.device_name = ""
         self.price = 0
+
+    @property
+    def unwanted(self) -> bool:
+        """Whether there is no use in running it: nobody waits, or its payload went with its caller."""
+        return self.cancelled or self.request.payload.gone

@@ -11,7 +11,7 @@ import contextlib
 import logging
 
 from dgsf.core.placement import DeviceView
-from dgsf.errors import ConnectionLost, DgsfError
+from dgsf.errors import DgsfError
 from dgsf.fabric.control import DeviceControl
 from dgsf.store.devices import DeviceStore
 from dgsf.store.leases import LeaseStore
@@ -60,9 +60,8 @@ class Directory:
             if control is None or control.lost:
                 control = await DeviceControl.open(Address.of(device), self._secret, here=self.here, tcp=self.tcp)
                 control.on_exit = lambda notice: self._exited(key, notice)
-                control.on_lost = lambda: self._control_lost(key)
-                self._controls[key] = control
                 await control.request(Watch(self._holder), REQUEST_SECONDS)
+                self._controls[key] = control
             return control
 
     def expect_exit(self, device: DeviceRow, worker_id: int) -> asyncio.Future[WorkerExit]:
@@ -77,11 +76,16 @@ class Directory:
         waiting = self.expect_exit(device, worker_id)
         try:
             async with asyncio.timeout(EXIT_SECONDS):
+                if not waiting.done():
+                    await self.control(device)  # a device server that is gone cannot tell
                 return await asyncio.shield(waiting)
         except (TimeoutError, DgsfError):
             return None
         finally:
-            self._exits.pop((device.id, device.incarnation, worker_id), None)
+            self.forget_exit(device, worker_id)
+
+    def forget_exit(self, device: DeviceRow, worker_id: int) -> None:
+        self._exits.pop((device.id, device.incarnation, worker_id), None)
 
     async def order(self, device: DeviceRow, message: ControlRequest) -> bool:
         """Send an order to a device server; False if it cannot be reached (then its workers are gone or fenced)."""
@@ -104,13 +108,6 @@ class Directory:
         waiting = self._exits.get((*key, notice.worker_id))
         if waiting is not None and not waiting.done():
             waiting.set_result(notice)
-
-    def _control_lost(self, key: tuple[int, int]) -> None:
-        self._controls.pop(key, None)
-        for worker, waiting in self._exits.items():
-            if worker[:2] == key and not waiting.done():
-                waiting.set_exception(ConnectionLost("the device server is gone"))
-                waiting.exception()  # looked at, in case nobody waits for it
 
 
 def view_of(row: DeviceRow, used_slots: int, used_memory: int) -> DeviceView:

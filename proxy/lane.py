@@ -12,11 +12,12 @@ from typing import Protocol
 
 from dgsf.clock import Clock
 from dgsf.core import scaling
-from dgsf.errors import DgsfError, by_code
+from dgsf.errors import ConnectionLost, DgsfError, FunctionCancelled
 from dgsf.store.catalogue import Function
 from dgsf.wire.messages import Failure, RunEnd
 from dgsf.wire.ports import Payload
 from proxy.call import ActiveCall
+from proxy.losses import lawful
 from proxy.worker_link import WorkerLink
 
 
@@ -69,14 +70,25 @@ class Lane:
         now = self.used_us = self._clock.now_us()
         queue = self.queue
         while queue:
+            if queue[0].unwanted:
+                self._host.call_over(self, queue.popleft(), None, Failure.of(FunctionCancelled()))
+                continue
             link = self._pick(now)
             if link is None:
                 break
-            link.dispatch(queue.popleft(), now)
+            self._dispatch(link, now)
         if queue and not self.starved:
             for _ in range(self._wanted()):
                 self.starting += 1
                 self._host.start_worker(self)
+
+    def _dispatch(self, link: WorkerLink, now_us: int) -> None:
+        call = self.queue.popleft()
+        try:
+            link.dispatch(call, now_us)
+        except (OSError, DgsfError) as error:  # its folder or its connection is gone, it just does not know yet
+            self.queue.appendleft(call)
+            link.close(ConnectionLost(f"the worker cannot be reached: {error}"))
 
     def _pick(self, now_us: int) -> WorkerLink | None:
         """The first worker that is hardly busy, else the least busy one with room."""
@@ -84,7 +96,7 @@ class Lane:
         best, fewest = None, scaling.depth(self._run_time, self._limit)
         for link in self.links:
             waiting = len(link.inflight)
-            if waiting < fewest and not link.stopping_since_us and self._host.may_dispatch(link, now_us):
+            if waiting < fewest and link.available and self._host.may_dispatch(link, now_us):
                 if waiting < packed:
                     return link
                 best, fewest = link, waiting
@@ -98,17 +110,17 @@ class Lane:
 
     # --- workers
     def worker_ready(self, link: WorkerLink) -> None:
-        self.links.append(link)
+        if not link.lost:
+            self.links.append(link)
         self.pump()
 
     def calls_ended(self, link: WorkerLink, ended: list[tuple[ActiveCall, RunEnd, Payload | None, int]]) -> None:
         price = link.post.device.price_nano_per_us
         for call, end, payload, device_us in ended:
             self._run_time.saw(end.run_us)
-            if end.failure is None or by_code(end.failure.code).billable:
-                call.billed_us += device_us
-                call.price = price
-            self._host.call_over(self, call, payload, end.failure)
+            call.billed_us += device_us
+            call.price = price
+            self._host.call_over(self, call, payload, lawful(end.failure))
         self.pump()
 
     def worker_lost(self, link: WorkerLink, error: DgsfError) -> None:

@@ -59,8 +59,12 @@ class LeaseKeeper:
     async def release(self, grant: LeaseGrant) -> None:
         """Give a slot back; its worker has ended."""
         if self._until_us.pop(grant, None) is not None:
-            with contextlib.suppress(StoreUnavailable):  # then it expires by itself
+            with contextlib.suppress(StoreUnavailable):  # nobody renews it any more: it expires by itself
                 await self._store.release(grant, self.holder)
+
+    def forget(self, grant: LeaseGrant) -> None:
+        """Its worker may still run and cannot be ended now: let it expire, who takes it over ends the worker."""
+        self._until_us.pop(grant, None)
 
     async def reclaimable(self) -> list[LeaseRow]:
         """Leases that nobody rightfully uses: expired ones, and those of this proxy's earlier life."""
@@ -87,7 +91,7 @@ class LeaseKeeper:
     async def _renew(self) -> None:
         before = self._clock.now_us()
         asked = set(self._until_us)
-        held = set(await self._store.renew(self.holder, self.incarnation, self._ttl_s))
+        held = set(await self._store.renew(asked, self.holder, self.incarnation, self._ttl_s))
         for grant in asked & set(self._until_us):
             if grant in held:
                 self._until_us[grant] = self._usable_until(before)

@@ -30,7 +30,7 @@ from dgsf.errors import (
 )
 from dgsf.store.catalogue import Catalogue
 from dgsf.store.rows import LeaseGrant, Outcome
-from dgsf.wire.messages import Failure, Interrupt, Kill
+from dgsf.wire.messages import Failure, Interrupt, Kill, WorkerExit
 from dgsf.wire.ports import CallRequest, CallResult, CallStream, Payload
 from proxy.call import ActiveCall
 from proxy.directory import Directory
@@ -113,7 +113,7 @@ class LocalProxy:
 
     def open(self, request: CallRequest) -> CallStream:
         """Take a call; whatever becomes of it is told by the stream."""
-        stream = CallStream(partial(self._cancel, request))
+        stream = CallStream(lambda: self._cancel(call))
         call = ActiveCall(request, stream, self._clock.now_us(), self._clock.wall())
         if self._closing:
             self._refuse(call, ShuttingDown())
@@ -126,7 +126,9 @@ class LocalProxy:
         return stream
 
     def _enter(self, lane: Lane, call: ActiveCall) -> None:
-        if len(lane.queue) >= self._settings.queue_limit:
+        if call.unwanted:
+            self._refuse(call, FunctionCancelled())
+        elif len(lane.queue) >= self._settings.queue_limit:
             self._refuse(
                 call, QueueFull(f"{len(lane.queue)} calls wait for {lane.version.name} already", retry_after=1)
             )
@@ -152,19 +154,19 @@ class LocalProxy:
         call.request.payload.discard()
         call.stream.finish(CallResult("failed", None, Failure.of(error)))
 
-    def _cancel(self, request: CallRequest) -> None:
-        """The caller went away: a waiting call is dropped, a running one is asked to stop."""
-        lane = self.lanes.get(request.version_id)
-        for call in list(lane.queue) if lane else []:
-            if call.request is request and lane is not None:
-                lane.queue.remove(call)
-                self.recorder.finish(call, None, Failure.of(FunctionCancelled()))
-                return
-        for link in lane.links if lane else []:
-            for _, call in link.inflight:
-                if call.request is request:
-                    call.cancelled = True
-                    self._look_at(link, self._clock.now_us())
+    def _cancel(self, call: ActiveCall) -> None:
+        """The caller went away: a waiting call is dropped, a running one asked to stop, one between the two noted."""
+        call.cancelled = True
+        lane = self.lanes.get(call.request.version_id)
+        if lane is None:
+            return
+        if call in lane.queue:
+            lane.queue.remove(call)
+            self.recorder.finish(call, None, Failure.of(FunctionCancelled()))
+            return
+        for link in lane.links:
+            if link.inflight and any(call is one for _, one in link.inflight):
+                self._look_at(link, self._clock.now_us())
 
     # --- LaneHost
     def may_dispatch(self, link: WorkerLink, now_us: int) -> bool:
@@ -182,8 +184,9 @@ class LocalProxy:
     def lost_worker(self, lane: Lane, link: WorkerLink, error: DgsfError) -> None:
         calls = [call for _, call in link.inflight]
         link.inflight.clear()
-        lane.take_back(calls[1:])
-        self._later(self._bury(lane, link, calls[0] if calls else None))
+        begun = len(calls) if link.cut else 1  # a worker that we cut off may have answered what we did not read
+        lane.take_back(calls[begun:])
+        self._later(self._bury(lane, link, calls[:begun]))
         lane.pump()
 
     # --- workers come and go
@@ -211,17 +214,25 @@ class LocalProxy:
             log.warning("worker_start_failed", extra={"version": lane.version.version_id, "error": str(error)})
             self.room.wait_for_device(lane, isinstance(error, NoDevice))
 
-    async def _bury(self, lane: Lane, link: WorkerLink, head: ActiveCall | None) -> None:
-        """A worker is gone: find out why, answer for the call it was running, give its slot back."""
-        if not link.leaving or head is not None:
-            notice = await self._directory.exit_of(link.post.device, link.post.worker_id)
-            if head is not None:
-                self._answer_for_lost(lane, link, head, failure_of_exit(notice))
-            if not link.leaving:
-                if notice is None:  # it may still run: only a dead worker's slot is free
-                    await self._directory.order(link.post.device, Kill(link.post.worker_id, "lost"))
+    async def _bury(self, lane: Lane, link: WorkerLink, begun: list[ActiveCall]) -> None:
+        """A worker is gone: find out why, answer for what it was running, give its slot back."""
+        if link.leaving and not begun:
+            return
+        notice = None if link.cut else await self._directory.exit_of(link.post.device, link.post.worker_id)
+        for call in begun:
+            self._answer_for_lost(lane, link, call, self._loss(link, call, notice))
+        if not link.leaving:
+            if notice is None:  # it may still run: only a dead worker's slot is free
+                await self._starter.end_worker(link, "lost")
+            else:
                 await self._leases.release(link.post.lease)
         lane.pump()
+
+    @staticmethod
+    def _loss(link: WorkerLink, call: ActiveCall, notice: WorkerExit | None) -> DgsfError:
+        if link.killing is not None and link.killing is not call:  # the kill was meant for the call before
+            return OutcomeUnknown("the worker was ended for the sake of another call")
+        return failure_of_exit(notice)
 
     def _answer_for_lost(self, lane: Lane, link: WorkerLink, head: ActiveCall, error: DgsfError) -> None:
         if error.billable:
@@ -260,6 +271,8 @@ class LocalProxy:
             return
         if outcome == Outcome.stale:
             self.recorder.finish(call, None, Failure.of(OutcomeUnknown()))
+        elif call.unwanted:
+            self.recorder.finish(call, None, Failure.of(FunctionCancelled()))
         else:
             lane.queue.appendleft(call)
             lane.pump()
@@ -274,24 +287,27 @@ class LocalProxy:
     async def _tick_forever(self) -> None:
         while True:
             await asyncio.sleep(TICK_SECONDS)
-            try:
-                self._tick(self._clock.now_us())
-            except Exception:
-                log.exception("tick_failed")
+            now = self._clock.now_us()
+            for work in (
+                *(partial(self._tick, lane, now) for lane in self.lanes.values()),
+                partial(self.room.tick, now),
+            ):
+                try:
+                    work()
+                except Exception:  # one lane's trouble is not the others'
+                    log.exception("tick_failed")
 
-    def _tick(self, now_us: int) -> None:
-        for lane in list(self.lanes.values()):
-            if lane.queue:
-                self._look_at_queue(lane, now_us)
-                lane.pump()  # whatever woke nobody is found here
-            for link in list(lane.links):
-                if link.inflight:
-                    self._look_at(link, now_us)
-                elif now_us - link.idle_since_us > self._idle_us(lane):
-                    self._retire(lane, link)
-            if lane.unused and now_us - lane.used_us > LANE_FORGET_SECONDS * 1e6:
-                del self.lanes[lane.version.version_id]
-        self.room.tick(now_us)
+    def _tick(self, lane: Lane, now_us: int) -> None:
+        if lane.queue:
+            self._look_at_queue(lane, now_us)
+            lane.pump()  # whatever woke nobody is found here
+        for link in list(lane.links):
+            if link.inflight:
+                self._look_at(link, now_us)
+            elif now_us - link.idle_since_us > self._idle_us(lane):
+                self._retire(lane, link)
+        if lane.unused and now_us - lane.used_us > LANE_FORGET_SECONDS * 1e6:
+            del self.lanes[lane.version.version_id]
 
     def _look_at_queue(self, lane: Lane, now_us: int) -> None:
         if not self.recorder.available:
@@ -309,15 +325,19 @@ class LocalProxy:
         call = link.inflight[0][1]
         reason = "cancel" if call.cancelled else "timeout"
         if link.stopping_since_us:
-            if now_us - link.stopping_since_us > self._settings.grace_seconds * 1e6 and not link.killed:
-                link.killed = True
-                self._later(self._directory.order(link.post.device, Kill(link.post.worker_id, reason)))
+            if now_us - link.stopping_since_us > self._settings.grace_seconds * 1e6 and link.killing is None:
+                link.killing = call
+                self._later(self._kill(link, reason))
         elif call.cancelled or now_us - link.head_since_us > call.timeout_us:
             link.stopping_since_us = now_us
             order = Interrupt(
                 link.post.worker_id, call.request.id.bytes, reason, int(self._settings.grace_seconds * 1000) or 1
             )
             self._later(self._directory.order(link.post.device, order))
+
+    async def _kill(self, link: WorkerLink, reason: str) -> None:
+        if not await self._directory.order(link.post.device, Kill(link.post.worker_id, reason)):
+            link.killing = None  # the next tick tries again
 
     def _idle_us(self, lane: Lane) -> float:
         chosen = lane.options.idle_seconds

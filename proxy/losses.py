@@ -4,10 +4,43 @@ from __future__ import annotations
 
 import signal
 
-from dgsf.errors import DgsfError, FunctionCancelled, FunctionTimeout, OutcomeUnknown, OutOfMemory, WorkerCrashed
-from dgsf.wire.messages import WorkerExit
+from dgsf.errors import (
+    DgsfError,
+    FunctionCancelled,
+    FunctionError,
+    FunctionTimeout,
+    LeaseLost,
+    OutcomeUnknown,
+    OutOfMemory,
+    ResultNotJson,
+    ResultTooLarge,
+    WorkerCrashed,
+)
+from dgsf.wire.messages import Failure, WorkerExit
 
 _BY_REASON: dict[str, type[DgsfError]] = {"timeout": FunctionTimeout, "cancel": FunctionCancelled}
+
+
+# What a worker may say of a call. Everything else is the function's own invention, and an error of the function.
+_LAWFUL = frozenset(
+    kind.code
+    for kind in (
+        FunctionError,
+        FunctionTimeout,
+        FunctionCancelled,
+        LeaseLost,
+        OutOfMemory,
+        ResultNotJson,
+        ResultTooLarge,
+    )
+)
+
+
+def lawful(failure: Failure | None) -> Failure | None:
+    """A worker's word on how a call ended, with a code that a function cannot choose to its advantage."""
+    if failure is None or failure.code in _LAWFUL:
+        return failure
+    return Failure(FunctionError.code, failure.message, failure.details)
 
 
 def failure_of_exit(exit_notice: WorkerExit | None) -> DgsfError:

@@ -2,6 +2,7 @@
 
 A call's terminal state and its charge are committed in one statement before its caller hears of it.  A row
 that is refused as stale belongs to somebody else by now; its caller is told that the outcome is unknown.
+The same is said of a call that has run when the database is lost; one that never ran keeps its own failure.
 """
 
 from __future__ import annotations
@@ -101,7 +102,8 @@ class Recorder:
         self.ended += 1
         call.request.payload.discard()
         if isinstance(answer, DgsfError):
-            result = _lost(result, answer)
+            if not (isinstance(answer, OutcomeUnknown) and result.failure is not None and _never_ran(call)):
+                result = _lost(result, answer)
         elif answer == Outcome.stale:
             result = _lost(result, OutcomeUnknown("the call was taken over by another part of the platform"))
         call.stream.finish(result)
@@ -118,9 +120,14 @@ class Recorder:
         )
 
     async def _settle(self, row: FinishedCall) -> object:
-        """A flush with an unknown outcome: its callers were told 503, so nothing of it may stay charged."""
+        """A flush with an unknown outcome: its callers were told so, and nothing of it may stay charged."""
         call = OpenCall(row.id, row.attempt, row.tenant_id, row.version_id, row.created_at, self._proxy)
-        return await self._calls.settle_unknown(call, "store_unavailable")
+        return await self._calls.settle_unknown(call, OutcomeUnknown.code)
+
+
+def _never_ran(call: ActiveCall) -> bool:
+    """It was refused while it waited, and no attempt came before: its caller may safely come again."""
+    return call.device_id is None and call.life.attempt == 1
 
 
 def _lost(result: CallResult, error: DgsfError) -> CallResult:

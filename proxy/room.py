@@ -10,7 +10,9 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from dgsf.clock import Clock
+from dgsf.core.placement import Request, could_ever_fit
 from dgsf.errors import PlatformError
+from proxy.directory import view_of
 from proxy.lane import Lane
 from proxy.starter import Starter
 from proxy.worker_link import WorkerLink
@@ -50,7 +52,7 @@ class RoomMaker:
 
     async def yield_one(self) -> None:
         """Another proxy is short of slots: give up the least recently used idle worker, if there is one."""
-        victim = self._idlest(None)
+        victim = None if self._again_us else self._idlest(None)  # who waits for room has none to give
         if victim is not None:
             await self._give_up(*victim)
 
@@ -83,14 +85,16 @@ class RoomMaker:
             self._no_device_since.pop(lane, None)
 
     def _idlest(self, wanting: Lane | None) -> tuple[Lane, WorkerLink] | None:
+        """The least recently used idle worker whose device would do for the lane that wants one."""
         at_least = SETTLED_US if wanting is None or wanting.links else 0
         now = self._clock.now_us()
+        request = None if wanting is None else Request(wanting.options.gpu, wanting.options.memory)
         idle = [
             (link.idle_since_us, lane, link)
             for lane in self._lanes.values()
             if lane is not wanting and not lane.queue
             for link in lane.links
-            if not link.inflight and now - link.idle_since_us >= at_least
+            if not link.inflight and now - link.idle_since_us >= at_least and _would_do(request, link)
         ]
         if not idle:
             return None
@@ -102,3 +106,7 @@ class RoomMaker:
         await self._starter.give_back(link)
         for waiting in list(self._again_us):
             self._wake(waiting)
+
+
+def _would_do(request: Request | None, link: WorkerLink) -> bool:
+    return request is None or could_ever_fit(request, view_of(link.post.device, 0, 0))

@@ -17,10 +17,18 @@ from typing import Any
 from uuid import UUID
 
 from dgsf.config import Settings
-from dgsf.errors import ConnectionLost, DgsfError, ProtocolError
+from dgsf.errors import (
+    ConnectionLost,
+    DgsfError,
+    FunctionCancelled,
+    PlatformError,
+    ProtocolError,
+    QueueFull,
+    ResultTooLarge,
+)
 from dgsf.wire.frames import Kind
 from dgsf.wire.handshake import shake_as_server
-from dgsf.wire.messages import Carrier, Invoke, InvokeEnd, reader, split
+from dgsf.wire.messages import Carrier, Failure, Invoke, InvokeEnd, Message, Ref, clip_failure, join, reader, split
 from dgsf.wire.ports import CallPort, CallRequest, CallResult, CallStream, Payload
 from dgsf.wire.shared import SharedArea
 from dgsf.wire.streams import PayloadLink
@@ -40,6 +48,7 @@ class GatewayLink(PayloadLink):
         self._port = port
         self._open: dict[int, tuple[CallRequest, CallStream]] = {}
         self._arriving: dict[int, Invoke] = {}
+        self._ignored: dict[int, int] = {}  # refused streams: how many bytes of them may still come
 
     def frame_received(self, kind: int, flags: int, stream: int, body: bytes) -> None:
         if kind == Kind.OPEN:
@@ -49,8 +58,7 @@ class GatewayLink(PayloadLink):
         elif kind == Kind.CREDIT:
             self.credit_received(stream, body)
         elif kind == Kind.CANCEL:
-            if stream in self._open:
-                self._open[stream][1].cancel()
+            self._cancel(stream)
         elif kind == Kind.PING:
             self.send(Kind.PONG, 0)
         else:
@@ -58,32 +66,71 @@ class GatewayLink(PayloadLink):
 
     def link_lost(self, error: DgsfError) -> None:
         super().link_lost(error)
+        self._arriving.clear()
+        self._ignored.clear()
         open_calls, self._open = self._open, {}
         for request, stream in open_calls.values():
             if not request.keep:
                 stream.cancel()
 
     def _invoke(self, stream: int, body: bytes) -> None:
-        if stream in self._open or stream in self._arriving or len(self._open) >= MAX_OPEN_CALLS:
-            raise ProtocolError("a stream that is open already, or too many of them")
+        if stream in self._open or stream in self._arriving or stream in self._ignored:
+            raise ProtocolError("a stream that is open already")
         invoke, inline = split(body, _read_invoke)
-        if invoke.payload.carrier == Carrier.chunks:
+        if len(self._open) + len(self._arriving) >= MAX_OPEN_CALLS:
+            full = QueueFull(f"{MAX_OPEN_CALLS} calls of this gateway are open on this proxy already", retry_after=1)
+            self._refuse(stream, invoke, full)
+        elif invoke.payload.carrier == Carrier.chunks:
             self._arriving[stream] = invoke
         else:
             self._begin(stream, invoke, inline)
 
     def _piece(self, stream: int, body: bytes) -> None:
+        if stream in self._ignored:
+            self._ignore(stream, len(body))
+            return
         invoke = self._arriving.get(stream)
         if invoke is None:
             raise ProtocolError("a piece of a payload that was not announced")
-        if self.chunk_received(stream, body) >= invoke.payload.size:
+        try:
+            arrived = self.chunk_received(stream, body)
+        except OSError as error:
+            self._refuse(stream, invoke, _without_payload(error))
+            self._ignore(stream, len(body))
+            return
+        if arrived >= invoke.payload.size:
             del self._arriving[stream]
             self._begin(stream, invoke, b"")
+
+    def _ignore(self, stream: int, size: int) -> None:
+        left = self._ignored.pop(stream, 0) - size
+        if left > 0:
+            self._ignored[stream] = left
+
+    def _cancel(self, stream: int) -> None:
+        """Stop a call, or stop waiting for the rest of its payload: after a CANCEL none of it comes."""
+        if stream in self._open:
+            self._open[stream][1].cancel()
+        elif stream in self._arriving:
+            self._refuse(stream, self._arriving[stream], FunctionCancelled())
+        self._ignored.pop(stream, None)
+
+    def _refuse(self, stream: int, invoke: Invoke, error: DgsfError) -> None:
+        """End a call that never began, and nothing else on this link."""
+        self._arriving.pop(stream, None)
+        if invoke.payload.carrier == Carrier.chunks:
+            self._ignored[stream] = invoke.payload.size - self.drop_chunks(stream)
+        state = "cancelled" if isinstance(error, FunctionCancelled) else "failed"
+        self.send(Kind.END, stream, join(InvokeEnd(state, 0, 0, 0, "", Ref(), Failure.of(error))))
 
     def _begin(self, stream: int, invoke: Invoke, inline: bytes) -> None:
         payload = self.receive(stream, invoke.payload, inline)
         if payload.path and invoke.payload.carrier == Carrier.shared:
-            payload = self._own(payload)
+            try:
+                payload = self._own(payload)
+            except OSError as error:
+                self._refuse(stream, invoke, _without_payload(error))
+                return
         request = CallRequest(
             UUID(bytes=invoke.call),
             invoke.tenant_id,
@@ -94,7 +141,6 @@ class GatewayLink(PayloadLink):
             invoke.timeout_us,
             invoke.priority,
             invoke.attempt,
-            invoke.reserved,
             invoke.keep,
         )
         call = self._port.open(request)
@@ -111,10 +157,30 @@ class GatewayLink(PayloadLink):
                 result.payload.discard()
             return
         ref = self.describe(result.payload)
-        head = InvokeEnd(
-            result.state, result.queue_us, result.device_us, result.cost_nano, result.device, ref, result.failure
-        )
-        self.send_with(Kind.END, stream, head, ref, result.payload)
+        failure = None if result.failure is None else clip_failure(result.failure)
+        head = InvokeEnd(result.state, result.queue_us, result.device_us, result.cost_nano, result.device, ref, failure)
+        try:
+            self.send_with(Kind.END, stream, head, ref, result.payload)
+        except ProtocolError as error:
+            if result.payload is not None:
+                result.payload.discard()
+            self.send_failed(stream, head, error)
+
+    def send_failed(self, stream: int, head: Message, error: Exception) -> None:
+        """An END that cannot be sent as it is: the gateway is told that, and what the call cost."""
+        assert isinstance(head, InvokeEnd)
+        log.error("end_not_sent", extra={"stream": stream, "error": str(error)})
+        why = ResultTooLarge if isinstance(error, ProtocolError) else DgsfError
+        failure = Failure.of(why(f"the call has run, but its result cannot be sent: {error}"[:500]))
+        end = InvokeEnd("failed", head.queue_us, head.device_us, head.cost_nano, head.device, Ref(), failure)
+        self.send(Kind.END, stream, join(end))
+
+
+def _without_payload(error: OSError) -> DgsfError:
+    """Why a call cannot begin: its payload has been dropped by whoever sent it, or finds no room here."""
+    if isinstance(error, FileNotFoundError):
+        return FunctionCancelled("the caller dropped the call's payload before the call began")
+    return PlatformError(f"the call's payload cannot be kept now: {error.strerror}; try again", retry_after=1)
 
 
 class ProxyServer:

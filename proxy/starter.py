@@ -78,8 +78,16 @@ class Starter:
         """End a worker and release its lease: only in that order is the slot really free."""
         link.leaving = True
         link.close()
-        await self._directory.order(link.post.device, Kill(link.post.worker_id, "released"))
-        await self._leases.release(link.post.lease)
+        await self.end_worker(link, "released")
+
+    async def end_worker(self, link: WorkerLink, reason: str) -> None:
+        """Kill it and release its slot; a slot whose worker may still run is left to whoever takes it over."""
+        ended = await self._directory.order(link.post.device, Kill(link.post.worker_id, reason))
+        self._directory.forget_exit(link.post.device, link.post.worker_id)
+        if ended:
+            await self._leases.release(link.post.lease)
+        else:
+            self._leases.forget(link.post.lease)
 
     async def reclaim(self) -> int:
         """Free the slots of holders that are gone; returns how many."""

@@ -66,7 +66,8 @@ class WorkerLink(Link):
         self.head_since_us = 0
         self.idle_since_us = clock.now_us()
         self.stopping_since_us = 0  # when the head was asked to stop
-        self.killed = False  # its kill has been ordered
+        self.killing: ActiveCall | None = None  # the call for whose sake its kill has been ordered
+        self.cut = False  # closed by us while it was running: what it had answered may not have been read
         self.leaving = False  # given back by us: its end is no surprise
         self._owner = owner
         self._clock = clock
@@ -80,6 +81,11 @@ class WorkerLink(Link):
         self._senders: set[asyncio.Task[None]] = set()
         self._loaded: asyncio.Future[Loaded] = self._loop.create_future()
 
+    @property
+    def available(self) -> bool:
+        """Whether it may be given calls: it is not being stopped, killed or closed."""
+        return not (self.stopping_since_us or self.killing or self.lost)
+
     # --- sending
     async def load(self, version_id: int, code: bytes, timeout: float) -> Loaded:
         """Send the function's code, once, and wait until the worker has it."""
@@ -88,9 +94,9 @@ class WorkerLink(Link):
         head = Load(version_id, ref, self._limits.inline_bytes, self._limits.max_result_bytes)
         self.send(Kind.LOAD, stream, join(head, inline))
         if ref.carrier == Carrier.chunks:
-            await send_chunks(self, stream, Payload(0, code, "", len(code)), self._gates[stream])
+            self._send_later(stream, Payload(0, code, "", len(code)))
         async with asyncio.timeout(timeout):
-            loaded = await self._loaded
+            loaded = await self._loaded  # fails with the connection
         self._gates.pop(stream, None)
         self.idle_since_us = self._clock.now_us()
         return loaded
@@ -135,6 +141,10 @@ class WorkerLink(Link):
         task = asyncio.create_task(send_chunks(self, stream, payload, self._gates[stream]))
         self._senders.add(task)
         task.add_done_callback(self._senders.discard)
+
+    def close(self, error: DgsfError | None = None) -> None:
+        self.cut = self.cut or not self.lost
+        super().close(error)
 
     # --- receiving
     def data_received(self, data: bytes) -> None:

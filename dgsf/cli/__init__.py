@@ -84,6 +84,8 @@ def execute(arguments: Sequence[str] | None = None) -> int:
 def _tell(error: DgsfError) -> int:
     remote = error.details.get("error")
     if isinstance(error, FunctionError) and isinstance(remote, dict) and remote.get("traceback"):
+        if error.details.get("output"):
+            click.echo(f"it printed:\n{str(error.details['output']).rstrip()}", err=True)
         click.echo(str(remote["traceback"]).rstrip(), err=True)
     hint = f" (call {error.call_id})" if error.call_id else ""
     click.echo(f"error: {error.message}{hint}", err=True)

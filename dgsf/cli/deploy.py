@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from dgsf.cli.output import client_options, json_option, show_json
-from dgsf.errors import UsageError
+from dgsf.errors import RequestError, UsageError
 from dgsf.sdk.client import Client
 from dgsf.sdk.loadfile import AnyFunction, functions_in, load_file, pick
 from dgsf.sdk.plan import run
@@ -30,7 +30,10 @@ def command(file: str, only: tuple[str, ...], as_json: bool, client: Client) -> 
 def _deploy(client: Client, function: AnyFunction) -> dict[str, object]:
     bundle = function.bundle()
     plan = client.deploy_plan(function.name, function.raw, function.options, bundle)
-    found = run(plan, client.driver)
+    try:
+        found = run(plan, client.driver)
+    except RequestError as error:
+        raise type(error)(f"{function.name}: {error.message}; it and those after it are not deployed") from None
     size = f"{len(bundle.code):,} bytes"
     click.echo(f"deployed {function.name} version {found.get('version', '?')} ({size})", err=True)
     return found

@@ -60,10 +60,18 @@ def _show(outcome: Outcome[bytes], *, as_json: bool) -> None:
         show_json({"result": result, "call_id": outcome.call_id, "device": outcome.device, **numbers})
         return
     sys.stdout.buffer.write(outcome.value)
-    if sys.stdout.isatty() and not outcome.value.endswith(b"\n"):
+    if _is_text(outcome.value) and not outcome.value.endswith(b"\n"):
         sys.stdout.buffer.write(b"\n")
     sys.stdout.buffer.flush()
     show_outcome(outcome.device, outcome.queue_us, outcome.device_us, outcome.cost_nano)
+
+
+def _is_text(value: bytes) -> bool:
+    """Whether a line end may be added: bytes that are no text come out as they are."""
+    try:
+        return value.decode().isprintable()
+    except UnicodeDecodeError:
+        return False
 
 
 def _readable(value: bytes) -> object:

@@ -47,9 +47,9 @@ async def _serve(settings: Settings) -> None:
         presence.start()
         server.start(proxy)
         await _until_told(presence.replaced)
-        await server.stop()
-        await proxy.stop()
+        await proxy.stop()  # first: its answers still leave by the server's links
         await presence.stop()
+        await server.stop()
 
 
 async def _until_told(replaced: asyncio.Event) -> None:

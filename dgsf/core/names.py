@@ -15,7 +15,7 @@ def check_name(name: object, what: str = "function") -> str:
     if not isinstance(name, str) or len(name) > MAX_NAME or not _NAME.fullmatch(name):
         shown = repr(name) if len(repr(name)) <= MAX_NAME else repr(name)[:MAX_NAME] + "..."
         raise InvalidName(
-            f"{shown} cannot be the name of a {what}: use up to {MAX_NAME} letters, digits and '_', '-', '.', "
+            f"{shown} cannot be the name of the {what}: use up to {MAX_NAME} letters, digits and '_', '-', '.', "
             "beginning with a letter, a digit or '_'"
         )
     return name

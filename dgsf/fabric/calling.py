@@ -16,10 +16,19 @@ import msgspec
 
 from dgsf.errors import DgsfError, FunctionError, OutOfMemory, ResultNotJson, ResultTooLarge
 from dgsf.sdk.failures import describe
-from dgsf.wire.messages import Codec, Failure
+from dgsf.wire.messages import Codec, Failure, clip_failure
 
 _decode_json = msgspec.json.Decoder().decode
 _encode_json = msgspec.json.Encoder().encode
+
+
+class UserRaised(Exception):
+    """Holds a platform error that the user's own code raised, apart from those raised around the call."""
+
+    def __init__(self, error: DgsfError) -> None:
+        self.error = error
+        super().__init__(error)
+
 
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 
@@ -52,10 +61,19 @@ def caller_of(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
+def run_function(function: Callable[..., Any], codec: int, data: bytes) -> Any:
+    """Call the function with the arguments of this payload; both steps run the user's code."""
+    try:
+        args, kwargs = read_arguments(codec, data)
+        return function(*args, **kwargs)
+    except DgsfError as error:
+        raise UserRaised(error) from None
+
+
 def write_result(value: Any, reply: int, limit: int) -> tuple[int, bytes]:
     """The codec and bytes of a result: bytes as they are, else JSON or pickle as the caller asked."""
     if reply == Codec.pickle:
-        codec, data = Codec.pickle, cloudpickle.dumps(value)
+        codec, data = Codec.pickle, _to_pickle(value)
     elif isinstance(value, bytes | bytearray | memoryview):
         codec, data = Codec.raw, bytes(value)
     else:
@@ -67,11 +85,21 @@ def write_result(value: Any, reply: int, limit: int) -> tuple[int, bytes]:
     return codec, data
 
 
+def _to_pickle(value: Any) -> bytes:
+    try:
+        data: bytes = cloudpickle.dumps(value)
+    except DgsfError as error:  # out of the user's own __reduce__
+        raise UserRaised(error) from None
+    return data
+
+
 def _to_json(value: Any) -> bytes:
     try:
         data = _encode_json(value)
         if b"null" in data:  # msgspec writes NaN and infinities as null: look again before believing it
             json.dumps(msgspec.to_builtins(value), allow_nan=False)
+    except DgsfError as error:
+        raise UserRaised(error) from None
     except (TypeError, ValueError, RecursionError, OverflowError, UnicodeError) as error:
         raise ResultNotJson(
             f"{type(value).__name__} result cannot be written as JSON: {error}; {_JSON_HINT}"
@@ -83,13 +111,19 @@ _JSON_HINT = "return plain dicts, lists, strings, finite numbers, booleans or No
 
 
 def failure_of(error: BaseException, output: str = "") -> Failure:
-    """What a call's failure looks like on the wire."""
+    """What a call's failure looks like on the wire; only the platform's own errors keep their code."""
+    if isinstance(error, UserRaised):
+        return _described(error.error, output)
     if isinstance(error, DgsfError):
-        return Failure.of(error)
+        return clip_failure(Failure.of(error))
     if isinstance(error, MemoryError):
         return Failure(OutOfMemory.code, "the function asked for more memory than it has; raise memory= in its options")
+    return _described(error, output)
+
+
+def _described(error: BaseException, output: str) -> Failure:
     info = describe(error)
     details: dict[str, Any] = {"error": info}
     if output:
         details["output"] = output
-    return Failure(FunctionError.code, f"{info['type']}: {info['message']}"[:2000], details)
+    return clip_failure(Failure(FunctionError.code, f"{info['type']}: {info['message']}"[:2000], details))

@@ -29,13 +29,27 @@ from dgsf.errors import (
     FunctionTimeout,
     LeaseLost,
     ProtocolError,
+    ResultTooLarge,
 )
-from dgsf.fabric.calling import caller_of, failure_of, read_arguments, write_result
+from dgsf.fabric.calling import caller_of, failure_of, run_function, write_result
 from dgsf.fabric.spec import SHARED_MOUNT, Stop, WorkerSpec
 from dgsf.sdk.unbundle import load_function
 from dgsf.wire.blocking import FrameSocket
 from dgsf.wire.frames import Frame, Kind
-from dgsf.wire.messages import Carrier, Failure, Load, Loaded, Ref, Run, RunEnd, encode, join, reader, split
+from dgsf.wire.messages import (
+    Carrier,
+    Failure,
+    Load,
+    Loaded,
+    Ref,
+    Run,
+    RunEnd,
+    clip_failure,
+    encode,
+    join,
+    reader,
+    split,
+)
 from dgsf.wire.recycle import FilePool, write_all
 
 OUTPUT_LIMIT = 16 * 1024
@@ -114,8 +128,7 @@ class Worker:
             raise ProtocolError("a call before the function was loaded")
         try:
             self._running = run.call
-            args, kwargs = read_arguments(run.payload.codec, data)
-            value = self._function(*args, **kwargs)
+            value = run_function(self._function, run.payload.codec, data)
             return write_result(value, run.reply, self._limits[1])
         finally:
             self._running = None
@@ -130,7 +143,11 @@ class Worker:
         if size <= self._limits[0]:
             self._frames.send(Kind.END, stream, join(RunEnd(run_us, Ref(codec, Carrier.inline, size)), result))
         elif self._sharing:
-            name = self._leave(result)
+            try:
+                name = self._leave(result)
+            except OSError as error:
+                self._end(stream, run_us, Failure.of(_no_room(size, error)))
+                return
             self._frames.send(Kind.END, stream, join(RunEnd(run_us, Ref(codec, Carrier.shared, size, name))))
         else:
             self._frames.send_chunks(stream, result)
@@ -157,9 +174,13 @@ class Worker:
     def _leave(self, result: bytes) -> str:
         """Put a large result where the proxy can see it."""
         name = secrets.token_hex(12)
-        descriptor = self._results.file_for(os.path.join(SHARED_MOUNT, name))
+        path = os.path.join(SHARED_MOUNT, name)
+        descriptor = self._results.file_for(path)
         try:
             write_all(descriptor, result)
+        except OSError:
+            os.unlink(path)
+            raise
         finally:
             os.close(descriptor)
         self._results.trim()
@@ -209,11 +230,18 @@ def _since(started_ns: int) -> int:
     return (time.perf_counter_ns() - started_ns) // 1000
 
 
+def _no_room(size: int, error: OSError) -> ResultTooLarge:
+    return ResultTooLarge(
+        f"there is no room in shared memory for a result of {size} bytes: {error.strerror}", size=size
+    )
+
+
 def _load_failure(error: BaseException) -> Failure:
     if isinstance(error, FunctionLoadError):
-        return Failure.of(error)
+        return clip_failure(Failure.of(error))
     described = failure_of(error)
-    return Failure(FunctionLoadError.code, f"the function cannot be loaded: {described.message}", described.details)
+    message = f"the function cannot be loaded: {described.message}"
+    return clip_failure(Failure(FunctionLoadError.code, message, described.details))
 
 
 def serve(control: socket.socket, connection: socket.socket, spec: WorkerSpec) -> NoReturn:

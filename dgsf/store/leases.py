@@ -6,6 +6,8 @@ lease is not free: it is first taken over, after the device server has killed an
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from dgsf.store.database import Database
 from dgsf.store.queries import sql
 from dgsf.store.rows import LeaseGrant, LeaseRow
@@ -34,10 +36,14 @@ class LeaseStore:
             )
         return None if record is None else LeaseGrant(device_id=device_id, **record)
 
-    async def renew(self, holder: str, holder_incarnation: int, ttl_s: float) -> list[LeaseGrant]:
-        """Prolongs all that this holder still has, and says what that is."""
+    async def renew(
+        self, grants: Iterable[LeaseGrant], holder: str, holder_incarnation: int, ttl_s: float
+    ) -> list[LeaseGrant]:
+        """Prolongs these leases, and says which of them this holder still has."""
+        known = list(grants)
+        columns = ([g.device_id for g in known], [g.slot for g in known], [g.epoch for g in known])
         async with self._database.acquire() as connection:
-            records = await connection.fetch(sql("renew_leases"), holder, holder_incarnation, ttl_s)
+            records = await connection.fetch(sql("renew_leases"), holder, holder_incarnation, ttl_s, *columns)
         return [LeaseGrant(**record) for record in records]
 
     async def release(self, grant: LeaseGrant, holder: str) -> bool:

@@ -182,7 +182,7 @@ class Platform:
 
     async def _stop(self) -> None:
         self._progress.settle()
-        self._progress.say("stopping")
+        self._progress.say("stopping; calls that run have up to 10 s to end, Ctrl-C again stops at once")
         for kind, group in self._keepers.items():
             await asyncio.gather(*(keeper.stop() for keeper in group), return_exceptions=True)
             if kind == "controller" and group and self._ray is None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from rich.console import Console
 
@@ -33,7 +33,8 @@ class Progress:
     def settle(self) -> None:
         """End the live line."""
         if self._status is not None:
-            self._status.stop()
+            with suppress(OSError):
+                self._status.stop()
             self._status = None
 
     @contextmanager
@@ -50,7 +51,8 @@ class Progress:
             self._show()
 
     def say(self, text: str) -> None:
-        self._console.print(text, markup=False)
+        with suppress(OSError):  # a terminal that is gone must not keep us from stopping in order
+            self._console.print(text, markup=False)
 
     def ready(self, url: str) -> None:
         self.settle()

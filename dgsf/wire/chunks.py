@@ -74,10 +74,13 @@ class ChunkFile:
         self._size = 0
 
     def write(self, link: Link, stream: int, piece: bytes) -> None:
-        self._size += len(piece)
-        if self._size > self._limit:
+        """Put a piece away and give credit for the next; OSError if there is no room for it."""
+        if self._size + len(piece) > self._limit:
             raise ProtocolError(f"a payload over the limit of {self._limit} bytes")
-        os.write(self._descriptor, piece)
+        written = os.write(self._descriptor, piece)
+        while written < len(piece):  # a file system that is nearly full takes a part, and refuses the next
+            written += os.write(self._descriptor, memoryview(piece)[written:])
+        self._size += len(piece)
         link.send(Kind.CREDIT, stream, encode(Credit(len(piece))))
 
     @property

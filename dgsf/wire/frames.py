@@ -53,6 +53,9 @@ class Frame(NamedTuple):
 
 
 def encode_frame(kind: int, stream: int, body: bytes = b"", flags: int = 0) -> bytes:
+    """The bytes of a frame; ProtocolError for a body that the other side would have to refuse."""
+    if len(body) > MAX_BODY_BYTES:
+        raise ProtocolError(f"frame of {len(body)} bytes is over the limit of {MAX_BODY_BYTES}")
     return HEADER.pack(len(body), kind, flags, 0, stream) + body
 
 

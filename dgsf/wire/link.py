@@ -73,6 +73,8 @@ class Link(asyncio.Protocol):
                     return
         except ProtocolError as error:
             self.close(error)
+        except OSError as error:  # no room for what came: only this connection can be given up
+            self.close(ConnectionLost(f"what came cannot be put away: {error}"))
 
     def connection_lost(self, exc: Exception | None) -> None:
         cut = " in the middle of a frame" if self._reader.unfinished else ""

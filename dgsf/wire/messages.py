@@ -17,6 +17,9 @@ from dgsf.errors import DgsfError, ProtocolError, by_code
 _LENGTH = struct.Struct("<I")
 _ENCODER = msgspec.msgpack.Encoder()
 T = TypeVar("T")
+MAX_MESSAGE_BYTES = 4 * 1024
+MAX_DETAILS_BYTES = 256 * 1024
+_SHORT_BYTES = 8 * 1024
 
 
 class Codec(IntEnum):
@@ -110,7 +113,6 @@ class Invoke(Message):
     start_us: int
     timeout_us: int
     priority: int
-    reserved: bool
     keep: bool
 
 
@@ -211,6 +213,55 @@ class WorkerExit(Message, tag="exit"):
 
 ControlRequest = Watch | Interrupt | Kill | Reap | Status
 ControlReply = Done | Health
+
+
+# --- failures within bounds -------------------------------------------------------------------
+def clip_failure(failure: Failure) -> Failure:
+    """The same failure, small enough for any frame; what it carries was written by a user's function."""
+    code, message = _clip(failure.code, 64), _clip(failure.message, MAX_MESSAGE_BYTES)
+    return Failure(code, message, _clip_details(failure.details))
+
+
+def _clip_details(details: dict[str, Any]) -> dict[str, Any]:
+    """All of them if they fit; else without the pickled exception, with short texts, or none."""
+    if _fits(details):
+        return details
+    bare = _without_pickle(details)
+    if _fits(bare):
+        return bare
+    short = _shortened(bare)
+    return short if _fits(short) else {}
+
+
+def _fits(details: dict[str, Any]) -> bool:
+    try:
+        return len(_ENCODER.encode(details)) <= MAX_DETAILS_BYTES
+    except (TypeError, ValueError, OverflowError, RecursionError):  # such as text that UTF-8 cannot say
+        return False
+
+
+def _without_pickle(details: dict[str, Any]) -> dict[str, Any]:
+    error = details.get("error")
+    return {**details, "error": {**error, "pickle": None}} if isinstance(error, dict) else details
+
+
+def _shortened(value: Any, depth: int = 4) -> Any:
+    if isinstance(value, str):
+        return _clip(value, _SHORT_BYTES)
+    if depth and isinstance(value, dict):
+        return {key: _shortened(item, depth - 1) for key, item in value.items()}
+    if depth and isinstance(value, list):
+        return [_shortened(item, depth - 1) for item in value[:10]]
+    return value
+
+
+def _clip(text: str, limit: int) -> str:
+    """Both ends of a text; what UTF-8 cannot say is written as an escape."""
+    data = text.encode("utf-8", "backslashreplace")
+    if len(data) > limit:
+        half = (limit - 5) // 2
+        data = data[:half] + b" ... " + data[-half:]
+    return data.decode("utf-8", "ignore")
 
 
 def encode(message: msgspec.Struct) -> bytes:

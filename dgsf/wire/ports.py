@@ -43,6 +43,11 @@ class Payload:
             shared.discard(self.path)
             self.path = ""
 
+    @property
+    def gone(self) -> bool:
+        """Whether its file was discarded by another holder."""
+        return self.size > len(self.data) and not self.path
+
     def open(self) -> int:
         """A descriptor for reading a shared payload; a worker's file is never followed to elsewhere."""
         return os.open(self.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -61,7 +66,6 @@ class CallRequest:
     timeout_us: int = 0  # 0: the function's own
     priority: int = 0
     attempt: int = 1
-    reserved: bool = False  # its row is in the store already
     keep: bool = False  # keep the answer in the store with the outcome
 
 

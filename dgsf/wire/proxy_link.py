@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from dgsf.errors import ConnectionLost, DgsfError, ProtocolError
+from dgsf.errors import ConnectionLost, DgsfError, PlatformError, ProtocolError
 from dgsf.wire.frames import Kind
 from dgsf.wire.link import Address, adopt, connect_socket
-from dgsf.wire.messages import Failure, Invoke, InvokeEnd, reader, split
+from dgsf.wire.messages import Credit, Failure, Invoke, InvokeEnd, Message, encode, reader, split
 from dgsf.wire.ports import CallRequest, CallResult, CallStream
 from dgsf.wire.shared import SharedArea
 from dgsf.wire.streams import PayloadLink
@@ -28,6 +28,7 @@ class ProxyLink(PayloadLink):
         self.on_lost: Callable[[], None] = lambda: None
         self.answered_us = self._now_us()
         self._streams: dict[int, CallStream] = {}
+        self._spoiled: set[int] = set()  # streams whose result finds no room here
         self._next = 1
 
     @classmethod
@@ -66,13 +67,12 @@ class ProxyLink(PayloadLink):
             request.start_us,
             request.timeout_us,
             request.priority,
-            request.reserved,
             request.keep,
         )
         try:
             self.send_with(Kind.OPEN, stream_id, head, ref, request.payload)
-        except ConnectionLost as error:
-            stream.finish(_lost(error))
+        except (ConnectionLost, ProtocolError) as error:
+            stream.finish(_lost(error) if isinstance(error, ConnectionLost) else _failed(error))
             return stream
         self._streams[stream_id] = stream
         return stream
@@ -93,7 +93,7 @@ class ProxyLink(PayloadLink):
         if kind == Kind.END:
             self._end(stream, body)
         elif kind == Kind.ITEM:
-            self.chunk_received(stream, body)
+            self._piece(stream, body)
         elif kind == Kind.CREDIT:
             self.credit_received(stream, body)
         elif kind != Kind.PONG:
@@ -101,6 +101,7 @@ class ProxyLink(PayloadLink):
 
     def link_lost(self, error: DgsfError) -> None:
         super().link_lost(error)
+        self._spoiled.clear()
         streams, self._streams = self._streams, {}
         for stream in streams.values():
             stream.finish(_lost(error))
@@ -108,22 +109,53 @@ class ProxyLink(PayloadLink):
 
     def _end(self, stream_id: int, body: bytes) -> None:
         end, inline = split(body, _read_end)
-        payload = None if end.payload.codec == 0 else self.receive(stream_id, end.payload, inline)
+        if self.stop_sending(stream_id):
+            self.send(Kind.CANCEL, stream_id)  # refused before all of its payload was sent: no more will come
+        payload, failure = None, end.failure
+        if stream_id in self._spoiled:
+            self._spoiled.remove(stream_id)
+            failure = Failure.of(_no_room())
+        elif end.payload.codec != 0:
+            payload = self.receive(stream_id, end.payload, inline)
         stream = self._streams.pop(stream_id, None)
         if stream is None:
             if payload is not None:
                 payload.discard()
             return
-        stream.finish(
-            CallResult(end.state, payload, end.failure, end.queue_us, end.device_us, end.cost_nano, end.device)
-        )
+        state = end.state if failure is end.failure else "failed"
+        stream.finish(CallResult(state, payload, failure, end.queue_us, end.device_us, end.cost_nano, end.device))
+
+    def _piece(self, stream_id: int, body: bytes) -> None:
+        """A piece of a result; without room for it the rest is let by, so that the END still says the cost."""
+        if stream_id in self._spoiled:
+            self.send(Kind.CREDIT, stream_id, encode(Credit(len(body))))
+            return
+        try:
+            self.chunk_received(stream_id, body)
+        except OSError:
+            self.drop_chunks(stream_id)
+            self._spoiled.add(stream_id)
+            self.send(Kind.CREDIT, stream_id, encode(Credit(len(body))))
 
     def _cancel(self, stream_id: int) -> None:
         if stream_id in self._streams and not self.lost:
+            self.stop_sending(stream_id)  # after a CANCEL nothing more of the payload comes
             self.send(Kind.CANCEL, stream_id)
+
+    def send_failed(self, stream: int, head: Message, error: Exception) -> None:
+        """The request's payload is not there any more: its proxy must not wait for it."""
+        self.send(Kind.CANCEL, stream)
 
     def _now_us(self) -> int:
         return int(self._loop.time() * 1e6)
+
+
+def _no_room() -> PlatformError:
+    return PlatformError("the call has run, but there is no room for its result on the gateway's host", retryable=False)
+
+
+def _failed(error: DgsfError) -> CallResult:
+    return CallResult("failed", None, Failure.of(error))
 
 
 def _lost(error: DgsfError) -> CallResult:

@@ -36,8 +36,9 @@ class SharedArea:
         for folder in (self._incoming, self._kept):
             folder.mkdir(mode=0o700, exist_ok=True)
         for left in self._kept.glob("kept-*"):
-            if not Path("/proc", left.name.split("-")[1]).exists():  # its process is gone
-                left.unlink(missing_ok=True)
+            _remove_if_orphaned(left, left.name.split("-")[1])
+        for left in self._incoming.glob("*-*"):
+            _remove_if_orphaned(left, left.name.split("-")[0])
 
     def remove(self) -> None:
         shutil.rmtree(self.folder, ignore_errors=True)
@@ -50,7 +51,7 @@ class SharedArea:
 
         A tenant's files are used again for its next payloads: whoever writes one must end it where it ends.
         """
-        path = str(self._incoming / secrets.token_hex(12))
+        path = self._new_path()
         if not tenant_id:
             return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644), path
         pool = self._pools.get(tenant_id)
@@ -67,7 +68,7 @@ class SharedArea:
 
     def link(self, path: str) -> str:
         """Another name for a payload, so that two holders can each drop their own."""
-        other = str(self._incoming / secrets.token_hex(12))
+        other = self._new_path()
         os.link(path, other)
         return other
 
@@ -75,16 +76,33 @@ class SharedArea:
         """The path of a result that a worker left, moved out of its reach and found to be what it says."""
         if os.sep in name or name.startswith(".") or not name:
             raise ProtocolError("a result with an unlawful name")
-        path = str(self._incoming / secrets.token_hex(12))
+        path = self._new_path()
         try:
             os.rename(os.path.join(folder, name), path)
             found = os.lstat(path)
         except OSError as error:
             raise ProtocolError("a result that is not there") from error
         if not stat.S_ISREG(found.st_mode) or found.st_size != size or size > limit:
-            discard(path)
+            _discard_any(path)
             raise ProtocolError("a result that is not what it says")
         return path
+
+    def _new_path(self) -> str:
+        """A name that says whose it is, so that what a dead process left can be told from what is in use."""
+        return str(self._incoming / f"{os.getpid()}-{secrets.token_hex(12)}")
+
+
+def _remove_if_orphaned(left: Path, pid: str) -> None:
+    if pid.isdigit() and not Path("/proc", pid).exists():
+        left.unlink(missing_ok=True)
+
+
+def _discard_any(path: str) -> None:
+    """Remove what a worker left, which may also be a folder; it never stands in the way of the rest."""
+    try:
+        os.unlink(path)
+    except OSError:
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def lend(path: str, folder: str) -> str:

@@ -29,7 +29,7 @@ class PayloadLink(Link):
         self._sharing = sharing
         self._gates: dict[int, CreditGate] = {}
         self._files: dict[int, ChunkFile] = {}
-        self._senders: set[asyncio.Task[None]] = set()
+        self._senders: dict[int, asyncio.Task[None]] = {}
 
     def describe(self, payload: Payload | None) -> Ref:
         """How a payload will travel on this link."""
@@ -47,20 +47,37 @@ class PayloadLink(Link):
             inline = payload.data if payload is not None and ref.carrier == Carrier.inline else b""
             self.send(kind, stream, join(head, inline))
             return
-        gate = self._gates[stream] = CreditGate()
-        task = asyncio.create_task(self._stream_out(kind, stream, head, payload, gate))
-        self._senders.add(task)
-        task.add_done_callback(self._senders.discard)
+        if kind == Kind.OPEN:
+            self.send(kind, stream, join(head))
+        self._gates[stream] = CreditGate()
+        task = asyncio.create_task(self._stream_out(kind, stream, head, payload))
+        self._senders[stream] = task
+        task.add_done_callback(lambda _: self._sent(kind, stream, payload))
 
-    async def _stream_out(self, kind: int, stream: int, head: Message, payload: Payload, gate: CreditGate) -> None:
+    async def _stream_out(self, kind: int, stream: int, head: Message, payload: Payload) -> None:
         with contextlib.suppress(ConnectionLost):
-            if kind == Kind.OPEN:
-                self.send(kind, stream, join(head))
-            await send_chunks(self, stream, payload, gate)
-            if kind == Kind.END:
-                self.send(kind, stream, join(head))
-                payload.discard()
+            try:
+                await send_chunks(self, stream, payload, self._gates[stream])
+                if kind == Kind.END:
+                    self.send(kind, stream, join(head))
+            except (OSError, ProtocolError) as error:
+                self.send_failed(stream, head, error)
+
+    def _sent(self, kind: int, stream: int, payload: Payload) -> None:
+        """However it ended, even before it began: an END's payload is nobody's any more."""
         self._gates.pop(stream, None)
+        self._senders.pop(stream, None)
+        if kind == Kind.END:
+            payload.discard()
+
+    def send_failed(self, stream: int, head: Message, error: Exception) -> None:
+        """For subclasses: a payload could not be read or a head not be sent; end this stream and no other."""
+        raise NotImplementedError
+
+    def stop_sending(self, stream: int) -> bool:
+        """Send no more of this stream's payload; whether there was more to send."""
+        task = self._senders.get(stream)
+        return task is not None and task.cancel()
 
     def receive(self, stream: int, ref: Ref, inline: bytes) -> Payload:
         """The payload of a head that has arrived with all its chunks."""
@@ -75,11 +92,19 @@ class PayloadLink(Link):
         return Payload(ref.codec, b"", ref.name, ref.size)
 
     def chunk_received(self, stream: int, body: bytes) -> int:
-        """Put a piece away; returns how many bytes of this stream have arrived."""
+        """Put a piece away; returns how many bytes of this stream have arrived. OSError if there is no room."""
         if stream not in self._files:
             self._files[stream] = ChunkFile(self._area, self._limit)
         self._files[stream].write(self, stream, body)
         return self._files[stream].size
+
+    def drop_chunks(self, stream: int) -> int:
+        """Forget what has arrived of a payload; returns how many bytes that were."""
+        file = self._files.pop(stream, None)
+        if file is None:
+            return 0
+        file.drop()
+        return file.size
 
     def credit_received(self, stream: int, body: bytes) -> None:
         if (gate := self._gates.get(stream)) is not None:
@@ -89,5 +114,5 @@ class PayloadLink(Link):
         for file in self._files.values():
             file.drop()
         self._files.clear()
-        for task in self._senders:
+        for task in list(self._senders.values()):
             task.cancel()

@@ -211,7 +211,9 @@ class World:
         return await self.ask("PUT", f"/v1/functions/{name}", data=packed(**changes))
 
     def shared_files(self) -> list[str]:
-        return [str(path) for path in self.area.folder.rglob("*") if path.is_file()]
+        """Payloads that somebody still holds; files kept for the next ones do not count."""
+        found = [path for path in self.area.folder.rglob("*") if path.is_file() and path.parent.name != "kept"]
+        return [str(path) for path in found]
 
 
 @contextlib.asynccontextmanager

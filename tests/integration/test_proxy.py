@@ -3,12 +3,14 @@
 import asyncio
 import ctypes
 import os
+import shutil
 import signal
 import time
 
 import pytest
 from fabric_world import ended, until, world_of
 
+from dgsf.errors import StoreUnavailable
 from dgsf.store.proxies import ProxyStore
 
 
@@ -394,3 +396,77 @@ async def test_stopping_lets_running_calls_end(database):
         assert await world.leases.list_leases() == []
         _, refused = world.open(version, 0, proxy=proxy)
         assert (await ended(refused)).failure.code == "shutting_down"
+
+
+async def test_a_slot_whose_release_was_lost_expires_and_is_used_again(database, monkeypatch):
+    """A database that is away at the wrong moment costs no slot for ever."""
+    async with world_of(database, "cpu:1:slots=1", lease_seconds=1.0) as world:
+        one, two = await world.deploy(add, name="one"), await world.deploy(add, name="two")
+        await world.value(one, 1)
+
+        async def away(*_):
+            raise StoreUnavailable
+
+        with monkeypatch.context() as patched:
+            patched.setattr(world.proxy._leases._store, "release", away)
+            link = world.proxy.lanes[one].links[0]
+            world.proxy._retire(world.proxy.lanes[one], link)
+            await until(lambda: link.post.lease not in world.proxy._leases._until_us)
+        assert await world.value(two, 1) == 2
+
+
+async def test_an_error_of_ours_that_a_function_raises_is_its_own_and_is_billed(database):
+    def cheat():
+        from dgsf.errors import PlatformError
+
+        raise PlatformError("x", answer=42)
+
+    async with world_of(database) as world:
+        request, stream = world.open(await world.deploy(cheat))
+        result = await ended(stream)
+        assert result.failure.code == "function_error"
+        row = await world.calls.get(request.id)
+        assert row.charged and row.cost_nano > 0
+
+
+async def test_only_idle_workers_on_devices_that_would_do_are_given_up(database):
+    async with world_of(database, "cpu:1,sim:A100:1:slots=1") as world:
+        idle = [await world.deploy(add, name=f"idle{number}", gpu="cpu") for number in range(3)]
+        for version in idle:
+            await world.value(version, 1)
+        busy = await world.deploy(nap, name="busy", gpu="A100")
+        _, running = world.open(busy, 1.5)
+        wanting = await world.deploy(add, name="wanting", gpu="A100")
+        assert await world.value(wanting, 1) == 2
+        assert (await ended(running)).state == "succeeded"
+        assert all(len(world.proxy.lanes[version].links) == 1 for version in idle)
+
+
+async def test_a_call_cancelled_before_its_lane_exists_never_runs(database):
+    async with world_of(database) as world:
+        request, stream = world.open(await world.deploy(nap), 0)
+        stream.cancel()
+        result = await ended(stream)
+        assert (result.failure.code, result.cost_nano) == ("cancelled", 0)
+        assert await world.calls.get(request.id) is None
+
+
+async def test_a_worker_whose_folder_is_gone_is_replaced_and_the_call_runs(database):
+    async with world_of(database, "cpu:1:slots=1") as world:
+        version = await world.deploy(lambda data: len(data))
+        await world.value(version, b"x")
+        shutil.rmtree(world.proxy.lanes[version].links[0].post.shared_dir)
+        request = world.request(version, b"y" * 300_000)
+        descriptor, path = world.area.new_file()
+        os.write(descriptor, request.payload.data)
+        os.close(descriptor)
+        request.payload.data, request.payload.path = b"", path
+        assert (await ended(world.proxy.open(request))).state == "succeeded"
+
+
+async def test_code_of_more_than_a_window_is_loaded_and_a_worker_lost_meanwhile_is_replaced(database):
+    data = os.urandom(3_000_000)
+
+    async with world_of(database, "cpu:1:slots=1") as world:
+        version = await world.deploy(lambda: len(data))
+        assert await world.value(version) == len(data)

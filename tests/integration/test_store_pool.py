@@ -150,7 +150,7 @@ async def test_renewal_before_take_over_keeps_the_slot(world):
     device = await add_device(world.database)
     leases = LeaseStore(world.database)
     given = await grant(world, device, ttl_s=GONE)
-    assert await leases.renew("p1", 1, LONG) == [given]
+    assert await leases.renew([given], "p1", 1, LONG) == [given]
     assert not await leases.take_over(given.device_id, given.slot, given.epoch)
     assert await leases.reclaimable(None, "p2", 1) == []
 
@@ -159,10 +159,12 @@ async def test_renewal_says_what_is_still_held(world):
     device = await add_device(world.database)
     leases = LeaseStore(world.database)
     kept, lost = await grant(world, device), await grant(world, device, ttl_s=GONE)
-    await grant(world, device, "p2")
+    others = await grant(world, device, "p2")
+    unknown = await grant(world, device, ttl_s=GONE)
     assert await leases.take_over(lost.device_id, lost.slot, lost.epoch)
-    assert await leases.renew("p1", 1, LONG) == [kept]
-    assert await leases.renew("p1", 2, LONG) == []
+    assert await leases.renew([kept, lost, others], "p1", 1, LONG) == [kept]
+    assert await leases.renew([kept], "p1", 2, LONG) == []
+    assert [row.slot for row in await leases.reclaimable(None, "p9", 1)] == [unknown.slot], "what nobody renews expires"
 
 
 async def test_a_holder_reclaims_what_its_earlier_life_has_left(world):
@@ -196,13 +198,11 @@ async def test_leases_are_listed_by_tenant(world):
 async def test_renewals_racing_lost_devices_never_deadlock(world):
     devices = DeviceStore(world.database)
     pool = [await add_device(world.database, f"gpu-{n}", slots=8) for n in range(4)]
-    for device in pool:
-        for _ in range(8):
-            await grant(world, device)
+    held = [await grant(world, device) for device in pool for _ in range(8)]
     leases = LeaseStore(world.database)
-    renewals = [leases.renew("p1", 1, LONG) for _ in range(20)]
+    renewals = [leases.renew(held, "p1", 1, LONG) for _ in range(20)]
     await asyncio.gather(*renewals, *(devices.mark_lost(device.id, device.incarnation) for device in pool))
-    assert await leases.renew("p1", 1, LONG) == []
+    assert await leases.renew(held, "p1", 1, LONG) == []
 
 
 # --- proxies and leadership

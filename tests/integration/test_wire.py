@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import errno
 import os
 import socket
 from uuid import uuid4
@@ -10,14 +11,16 @@ import pytest
 
 from dgsf.config import Settings
 from dgsf.errors import ConnectionLost, ProtocolError
+from dgsf.wire import chunks
 from dgsf.wire import link as wire_link
-from dgsf.wire.frames import CHUNK_BYTES, HEADER, Kind, encode_frame
+from dgsf.wire.frames import CHUNK_BYTES, HEADER, MAX_BODY_BYTES, Kind, encode_frame
 from dgsf.wire.handshake import MAGIC, shake_as_client, shake_as_server
 from dgsf.wire.link import Address, Link, adopt, connect_socket, host_id
-from dgsf.wire.messages import Codec
+from dgsf.wire.messages import Carrier, Codec, Failure, Ref
 from dgsf.wire.ports import CallRequest, CallResult, CallStream, Payload
 from dgsf.wire.proxy_link import ProxyLink
 from dgsf.wire.shared import SharedArea
+from proxy import server as proxy_server_module
 from proxy.server import ProxyServer
 
 SECRET = b"the cluster's own"
@@ -262,3 +265,197 @@ async def test_a_peer_that_does_not_read_is_given_up(monkeypatch):
                 await asyncio.sleep(0)
         assert "does not read" in (await talk.ended).message
     right.close()
+
+
+# --- one call's trouble is not the link's -----------------------------------------------------
+async def still_works(link):
+    result = await result_of(link.open(request_for(b"still here")))
+    assert result.payload.read() == b"still here" and not link.lost
+    link.close()
+
+
+async def until(condition):
+    async with asyncio.timeout(DEADLINE):
+        while not condition():
+            await asyncio.sleep(0.005)
+
+
+def files_of(area):
+    return list((area.folder / "in").iterdir())
+
+
+def test_a_frame_over_the_limit_is_not_made():
+    encode_frame(Kind.END, 1, bytes(MAX_BODY_BYTES))
+    with pytest.raises(ProtocolError, match="over the limit"):
+        encode_frame(Kind.END, 1, bytes(MAX_BODY_BYTES + 1))
+
+
+class AnsweringPort(EchoPort):
+    """Gives its first call this result, and echoes the others."""
+
+    def __init__(self, result):
+        super().__init__()
+        self.result = result
+
+    def open(self, request):
+        if self.result is None:
+            return super().open(request)
+        stream = CallStream(lambda: None)
+        result, self.result = self.result, None
+        stream.finish(result)
+        return stream
+
+
+async def test_a_huge_failure_is_clipped_and_its_link_lives_on(tmp_path):
+    big = "x" * 2_000_000
+    error = {"qualname": "Boom", "traceback": big, "pickle": big, "frames": [{"code": big}] * 3}
+    failure = Failure("function_error", big, {"error": error, "output": big})
+    port = AnsweringPort(CallResult("failed", None, failure, 1, 2, 3, "dev"))
+    async with proxy_server(tmp_path, port) as (address, area):
+        link = await proxy_link(address, area, False)
+        result = await result_of(link.open(request_for(b"")))
+        assert (result.failure.code, result.cost_nano) == ("function_error", 3)
+        assert len(result.failure.message) <= 4096
+        assert result.failure.details["error"]["qualname"] == "Boom"
+        await still_works(link)
+
+
+async def test_a_result_over_the_frame_limit_ends_its_call_only(tmp_path, monkeypatch):
+    data = bytes(MAX_BODY_BYTES)
+    port = AnsweringPort(CallResult("succeeded", Payload(Codec.raw, data, "", len(data)), None, 1, 2, 3, "dev"))
+    monkeypatch.setattr(proxy_server_module.GatewayLink, "describe", lambda self, payload: chunks_never(payload))
+    async with proxy_server(tmp_path, port) as (address, area):
+        link = await proxy_link(address, area, False)
+        result = await result_of(link.open(request_for(b"")))
+        assert (result.state, result.failure.code, result.cost_nano) == ("failed", "result_too_large", 3)
+        await still_works(link)
+
+
+def chunks_never(payload):
+    return Ref() if payload is None else Ref(payload.codec, Carrier.inline, payload.size)
+
+
+async def test_a_payload_that_its_gateway_dropped_ends_its_call_only(tmp_path):
+    async with proxy_server(tmp_path, EchoPort()) as (address, area):
+        link = await proxy_link(address, area, False)
+        request = request_for(b"x" * 100_000, area)
+        stream = link.open(request)
+        request.payload.discard()
+        result = await result_of(stream)
+        assert (result.state, result.failure.code) == ("cancelled", "cancelled")
+        await still_works(link)
+
+
+async def test_a_payload_that_is_gone_before_it_was_sent_in_chunks_ends_its_call_only(tmp_path):
+    port = EchoPort()
+    async with proxy_server(tmp_path, port) as (address, area):
+        link = await proxy_link(address, area, True)
+        request = request_for(b"x" * 100_000, area)
+        os.unlink(request.payload.path)
+        assert (await result_of(link.open(request))).state == "cancelled"
+        assert not port.open_calls
+        await still_works(link)
+
+
+async def test_a_result_that_is_gone_before_it_was_sent_ends_its_call_only(tmp_path):
+    port = AnsweringPort(CallResult("succeeded", Payload(Codec.raw, b"", "/nowhere/x", 9), None, 1, 2, 3, "dev"))
+    async with proxy_server(tmp_path, port) as (address, area):
+        link = await proxy_link(address, area, True)
+        result = await result_of(link.open(request_for(b"")))
+        assert (result.state, result.failure.code, result.cost_nano) == ("failed", "internal", 3)
+        await still_works(link)
+
+
+class FullDisk:
+    """Writes of one area's files as a nearly full file system takes them: in parts, then not at all."""
+
+    def __init__(self, room):
+        self.room = room
+
+    def write(self, descriptor, data):
+        taken = os.write(descriptor, bytes(data)[: min(len(data) // 2 + 1, self.room)]) if self.room > 0 else 0
+        if not taken:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        self.room -= taken
+        return taken
+
+    def __getattr__(self, name):
+        return getattr(os, name)
+
+
+async def test_pieces_that_are_taken_in_parts_arrive_whole(tmp_path, monkeypatch):
+    data = os.urandom(3 * CHUNK_BYTES + 5)
+    monkeypatch.setattr(chunks, "os", FullDisk(2 * len(data)))
+    async with proxy_server(tmp_path, EchoPort()) as (address, area):
+        link = await proxy_link(address, area, True)
+        assert (await result_of(link.open(request_for(data)))).payload.read() == data
+        await still_works(link)
+
+
+@pytest.mark.parametrize("room", [0, 1_000_000], ids=["none", "some"])
+async def test_a_payload_without_room_ends_its_call_only(tmp_path, monkeypatch, room):
+    port = EchoPort()
+    async with proxy_server(tmp_path, port) as (address, area):
+        link = await proxy_link(address, area, True)
+        monkeypatch.setattr(chunks, "os", FullDisk(room))
+        result = await result_of(link.open(request_for(bytes(20 * CHUNK_BYTES))))
+        assert (result.state, result.failure.code) == ("failed", "unavailable")
+        assert not port.open_calls and files_of(area) == []
+        await still_works(link)
+
+
+async def test_a_result_without_room_at_the_gateway_ends_its_call_only_and_says_its_cost(tmp_path, monkeypatch):
+    data = bytes(20 * CHUNK_BYTES)
+    port = AnsweringPort(CallResult("succeeded", Payload(Codec.raw, data, "", len(data)), None, 1, 2, 3, "dev"))
+    async with proxy_server(tmp_path, port) as (address, area):
+        link = await proxy_link(address, area, True)
+        monkeypatch.setattr(chunks, "os", FullDisk(CHUNK_BYTES))
+        result = await result_of(link.open(request_for(b"")))
+        assert (result.state, result.failure.code, result.cost_nano) == ("failed", "unavailable", 3)
+        assert result.failure.error().retryable is False and files_of(area) == []
+        await still_works(link)
+
+
+@pytest.mark.parametrize("large", [False, True], ids=["inline", "chunks"])
+async def test_one_call_too_many_is_refused_and_the_others_go_on(tmp_path, monkeypatch, large):
+    monkeypatch.setattr(proxy_server_module, "MAX_OPEN_CALLS", 2)
+    port = EchoPort()
+    port.hold = True
+    async with proxy_server(tmp_path, port) as (address, area):
+        link = await proxy_link(address, area, True)
+        held = [link.open(request_for(b"x")) for _ in range(2)]
+        data = bytes(20 * CHUNK_BYTES) if large else b"x"
+        assert (await result_of(link.open(request_for(data)))).failure.code == "queue_full"
+        for _, stream in port.open_calls:
+            stream.finish(CallResult("succeeded", None, None))
+        assert [(await result_of(stream)).state for stream in held] == ["succeeded"] * 2
+        port.hold = False
+        await still_works(link)
+
+
+async def test_a_call_cancelled_while_its_payload_arrives_never_begins(tmp_path):
+    port = EchoPort()
+    async with proxy_server(tmp_path, port) as (address, area):
+        link = await proxy_link(address, area, True)
+        stream = link.open(request_for(bytes(40 * CHUNK_BYTES)))
+        await until(lambda: files_of(area))
+        stream.cancel()
+        assert (await result_of(stream)).state == "cancelled"
+        assert not port.open_calls and files_of(area) == []
+        await still_works(link)
+
+
+async def test_a_result_on_its_way_is_discarded_when_the_link_is_lost(tmp_path):
+    port = EchoPort()
+    port.hold = True
+    async with proxy_server(tmp_path, port) as (address, area):
+        link = await proxy_link(address, area, True)
+        for _ in range(2):
+            link.open(request_for(b"x"))
+        await until(lambda: len(port.open_calls) == 2)
+        results = [request_for(bytes(40 * CHUNK_BYTES), area).payload for _ in range(2)]
+        port.open_calls[0][1].finish(CallResult("succeeded", results[0], None))
+        await until(lambda: len(files_of(area)) == 3)  # the first piece has arrived at the gateway
+        link.close(ConnectionLost("cut"))
+        port.open_calls[1][1].finish(CallResult("succeeded", results[1], None))
+        await until(lambda: files_of(area) == [])

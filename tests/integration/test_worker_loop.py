@@ -12,6 +12,7 @@ import cloudpickle
 import msgspec
 import pytest
 
+from dgsf.errors import OutcomeUnknown, QueueFull, ResultTooLarge
 from dgsf.fabric.spec import Stop
 from dgsf.sdk.bundle import pack
 from dgsf.wire.blocking import FrameSocket
@@ -150,6 +151,53 @@ def test_an_exception_is_described_with_its_output_and_the_worker_lives_on(worke
     assert failure.details["error"]["type"].endswith("ZeroDivisionError")
     assert failure.details["output"] == "about to divide\n"
     assert worker.call(b"[2]")[1] == b"0.5"
+
+
+@pytest.mark.parametrize("kind", [QueueFull, OutcomeUnknown, ResultTooLarge])
+def test_a_platform_error_raised_by_the_function_is_the_functions_own_error(worker_for, kind):
+    class Sly:
+        def __reduce__(self):
+            raise kind("pay me nothing", retryable=True)
+
+    def sly(how):
+        if how == "raise":
+            raise kind("pay me nothing", retryable=True, held=object())
+        return Sly()
+
+    worker = worker_for(sly)
+    for how, reply in (("raise", Codec.json), ("return", Codec.pickle)):
+        failure = worker.call(b'["%s"]' % how.encode(), reply=reply)[0].failure
+        assert failure.code == "function_error"
+        assert failure.details["error"]["qualname"] == kind.__name__
+        assert "retryable" not in failure.details
+
+
+def test_running_out_of_memory_keeps_its_code(worker_for):
+    def greedy():
+        raise MemoryError
+
+    assert worker_for(greedy).call(b"")[0].failure.code == "out_of_memory"
+
+
+@pytest.mark.parametrize("text", ["x" * 3_000_000, "\U0001f600" * 1_000_000, "\udcff not UTF-8"], ids=len)
+def test_a_failure_is_small_whatever_it_says(worker_for, text):
+    head = text[:1]
+
+    def loud(size):
+        print(head * size)
+        raise type("E" + "e" * 300_000, (ValueError,), {})(head * size) from KeyError(head * size)
+
+    def plain(size):
+        raise ValueError(head * size)
+
+    for function in (loud, plain):
+        worker = worker_for(function)
+        end = worker.call(b"[%d]" % len(text))[0]
+        assert end.failure.code == "function_error"
+        assert len(end.failure.message.encode()) <= 4096
+        assert len(encode(end)) <= 300 * 1024
+        assert worker.process.poll() is None
+    assert end.failure.details["error"]["qualname"] == "ValueError"
 
 
 @pytest.mark.parametrize("text", ["1j", "float('nan')", "[float('inf')]", "object()", "{(1, 2): 3}"])

@@ -113,7 +113,7 @@ def test_deploy_then_invoke_show_and_delete(dgsf, sample):
     code, _, err = dgsf("deploy", sample)
     assert code == 0
     assert "deployed s.add version 1" in err
-    assert dgsf("invoke", "s.add", '{"a": 2}')[:2] == (0, "3")
+    assert dgsf("invoke", "s.add", '{"a": 2}')[:2] == (0, "3\n")
     code, out, err = dgsf("invoke", "s.add", "[2, 5]", "--json")
     assert json.loads(out)["result"] == 7
     code, out, _ = dgsf("functions", "show", "s.add")

@@ -2,7 +2,8 @@
 
 import asyncio
 
-from dgsf.errors import DgsfError, StoreUnavailable
+from dgsf.errors import DgsfError, OutcomeUnknown, StoreUnavailable
+from dgsf.store import groupcommit
 from dgsf.store.groupcommit import GroupCommit
 
 
@@ -11,6 +12,9 @@ class Store:
 
     def __init__(self):
         self.bad = set()
+        self.unsettleable = set()
+        self.settle_tries = 0
+        self.probe_errors = []
         self.away = False
         self.landed = []
         self.settled = []
@@ -31,11 +35,22 @@ class Store:
     async def settle(self, row):
         if self.away:
             raise StoreUnavailable
+        if row in self.unsettleable:
+            self.settle_tries += 1
+            raise ValueError("cannot be settled")
         self.settled.append(row)
 
     async def probe(self):
         if self.away:
             raise StoreUnavailable
+        if self.probe_errors:
+            raise self.probe_errors.pop()
+
+
+async def until(condition):
+    async with asyncio.timeout(20):
+        while not condition():
+            await asyncio.sleep(0.01)
 
 
 async def committed(store, rows):
@@ -73,16 +88,14 @@ async def test_a_lost_store_fails_at_once_and_is_settled_when_it_is_back():
     store = Store()
     store.away = True
     commits, answers = await committed(store, range(3))
-    assert all(isinstance(answer, StoreUnavailable) for answer in answers)
+    assert all(isinstance(answer, OutcomeUnknown) for answer in answers)
     assert not commits.available
     refused = []
     commits.submit(99, refused.append)
-    assert isinstance(refused[0], StoreUnavailable)
+    assert isinstance(refused[0], OutcomeUnknown)
     store.away = False
-    async with asyncio.timeout(20):
-        while not commits.available:
-            await asyncio.sleep(0.01)
-    assert store.settled == [0, 1, 2]
+    await until(lambda: commits.available and len(store.settled) == 4)
+    assert sorted(store.settled) == [0, 1, 2, 99]
     await commits.stop()
 
 
@@ -94,3 +107,80 @@ async def test_stop_flushes_what_waits():
     commits.submit(1, answers.append)
     await commits.stop()
     assert answers == ["ok"]
+
+
+async def test_rows_behind_a_lost_flush_are_told_and_settled_too():
+    store = Store()
+    store.gate.clear()
+    commits = GroupCommit(store.flush, store.settle, store.probe, max_batch=1)
+    commits.start()
+    answers = []
+    for row in range(3):
+        commits.submit(row, answers.append)
+    store.away = True
+    store.gate.set()
+    await until(lambda: len(answers) == 3)
+    assert {answer.code for answer in answers} == {"outcome_unknown"}
+    assert not any(answer.retryable for answer in answers)
+    store.away = False
+    await until(lambda: len(store.settled) == 3)
+    assert not store.landed
+    await commits.stop()
+
+
+async def test_a_row_that_cannot_be_settled_is_dropped_after_three_tries_and_blocks_nobody():
+    store = Store()
+    store.away, store.unsettleable = True, {0}
+    commits, _ = await committed(store, range(3))
+    store.away = False
+    await until(lambda: store.settle_tries == groupcommit.SETTLE_TRIES)
+    await until(lambda: sorted(store.settled) == [1, 2])
+    await commits.stop()
+    assert store.settle_tries == groupcommit.SETTLE_TRIES
+
+
+async def test_an_unexpected_error_of_the_probe_does_not_end_the_recovery():
+    store = Store()
+    store.away, store.probe_errors = True, [ValueError("odd"), ValueError("odd")]
+    commits, _ = await committed(store, range(2))
+    store.away = False
+    await until(lambda: commits.available and len(store.settled) == 2)
+    await commits.stop()
+
+
+async def test_a_caller_that_raises_does_not_end_the_flushes():
+    store = Store()
+    commits = GroupCommit(store.flush, store.settle, store.probe)
+    commits.start()
+    answers = []
+
+    def broken(_):
+        raise RuntimeError("nobody here")
+
+    commits.submit(1, broken)
+    commits.submit(2, answers.append)
+    await until(lambda: answers)
+    commits.submit(3, answers.append)
+    await until(lambda: len(answers) == 2)
+    assert answers == ["ok", "ok"]
+    await commits.stop()
+
+
+async def test_stop_settles_what_is_unknown(monkeypatch):
+    monkeypatch.setattr(groupcommit, "LAST_SETTLE_SECONDS", 20)
+    store = Store()
+    store.away = True
+    commits, _ = await committed(store, range(3))
+    store.away = False
+    await commits.stop()
+    assert sorted(store.settled) == [0, 1, 2]
+
+
+async def test_stop_says_what_it_could_not_settle(monkeypatch, caplog):
+    monkeypatch.setattr(groupcommit, "LAST_SETTLE_SECONDS", 0.3)
+    store = Store()
+    store.away = True
+    commits, _ = await committed(store, range(2))
+    await commits.stop()
+    left = next(record for record in caplog.records if record.message == "rows_left_unsettled")
+    assert sorted(left.rows) == ["0", "1"]

@@ -1,7 +1,11 @@
 """Kept files: used again only when every holder has dropped its name, and never for ever."""
 
 import os
+from pathlib import Path
 
+import pytest
+
+from dgsf.errors import ProtocolError
 from dgsf.wire.recycle import KEPT_BYTES, KEPT_SECONDS, FilePool, write_all
 from dgsf.wire.shared import SharedArea
 
@@ -75,5 +79,34 @@ def test_files_of_a_process_that_is_gone_are_removed_at_the_next_start():
         (area.folder / "kept" / f"kept-{os.getpid()}-abc").write_bytes(b"x")
         area.make()
         assert [path.name for path in (area.folder / "kept").iterdir()] == [f"kept-{os.getpid()}-abc"]
+    finally:
+        area.remove()
+
+
+def test_payloads_of_a_process_that_is_gone_are_removed_and_those_of_living_ones_are_not(tmp_path):
+    area = SharedArea(f"dgsf-test-{os.getpid()}")
+    area.make()
+    try:
+        (area.folder / "in" / "999999999-abc").write_bytes(b"x")
+        descriptor, path = area.new_file()
+        os.close(descriptor)
+        left = area.folder / "left"
+        left.write_bytes(b"result")
+        mine = {path, area.link(path), area.take(str(area.folder), "left", 6, 10)}
+        area.make()
+        assert {str(found) for found in (area.folder / "in").iterdir()} == mine
+        assert all(Path(name).name.startswith(f"{os.getpid()}-") for name in mine)
+    finally:
+        area.remove()
+
+
+def test_a_folder_in_the_place_of_a_result_is_refused_and_removed():
+    area = SharedArea(f"dgsf-test-{os.getpid()}")
+    area.make()
+    try:
+        (area.folder / "bad" / "deep").mkdir(parents=True)
+        with pytest.raises(ProtocolError, match="not what it says"):
+            area.take(str(area.folder), "bad", 6, 10)
+        assert list((area.folder / "in").iterdir()) == []
     finally:
         area.remove()

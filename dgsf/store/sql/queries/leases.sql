@@ -3,10 +3,12 @@
 SELECT slot, epoch, device_incarnation FROM grant_lease($1, $2, $3, $4, $5, $6, make_interval(secs => $7::float8))
 
 -- name: renew_leases
--- All of a holder's leases at once. One that has expired but was not taken over is held again: until its
--- epoch rises nobody else has the slot. Rows are locked in order, so two sweeps never wait in a circle.
+-- All the leases that a holder knows of, at once; what it has lost sight of is left to expire. One that has
+-- expired but was not taken over is held again: until its epoch rises nobody else has the slot. Rows are locked
+-- in order, so two sweeps never wait in a circle.
 UPDATE leases l SET expires_at = clock_timestamp() + make_interval(secs => $3::float8)
 FROM (SELECT device_id, slot FROM leases WHERE holder = $1 AND holder_incarnation = $2
+        AND (device_id, slot, epoch) IN (SELECT * FROM unnest($4::bigint[], $5::int[], $6::bigint[]))
       ORDER BY device_id, slot FOR UPDATE) mine
 WHERE l.device_id = mine.device_id AND l.slot = mine.slot AND l.holder = $1 AND l.holder_incarnation = $2
 RETURNING l.device_id, l.slot, l.epoch, l.device_incarnation
