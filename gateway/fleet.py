@@ -112,6 +112,8 @@ class Fleet:
             self._later(self._recover(request, stream, relay))
         elif code in _REFUSED and (other := self._link_for(request.version_id, relay.tried)) is not None:
             self._send(request, stream, relay, other)
+        elif code in _REFUSED and request.attempt > 1:  # its row is open since the first attempt was lost
+            stream.finish(_failed(OutcomeUnknown()))
         else:
             stream.finish(result)
 

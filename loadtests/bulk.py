@@ -16,7 +16,7 @@ from loadtests.plan import Plan, rotated
 from loadtests.report import Section, at_least, at_most, compare, single
 from loadtests.wrk import Target, WrkResult, run_wrk
 
-CONNECTIONS = 4
+CONNECTIONS = 8
 SIZES = (1, 16)  # MB
 _PATTERN = bytes(range(33, 97))  # 64 bytes that a Lua string holds plainly
 _MOST_GROWTH = 32.0
