@@ -50,7 +50,7 @@ format: $(VENV)/.dev ## format the code
 	$(BIN)/ruff format .
 
 test: $(VENV)/.dev ## all tests
-	$(BIN)/python -m pytest tests/unit tests/property tests/integration tests/security tests/e2e tests/chaos
+	$(BIN)/python -m pytest -n 2 --dist loadfile tests/unit tests/property tests/integration tests/security tests/e2e tests/chaos
 
 test-fast: $(VENV)/.dev ## only the pure tests, in seconds
 	$(BIN)/python -m pytest tests/unit tests/property

@@ -7,22 +7,17 @@ import shutil
 import tempfile
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from urllib.parse import urlsplit
 from uuid import uuid4
 
 import asyncpg
 import pytest
+from databases import url_of
 
 from dgsf.store.database import Database
 from dgsf.store.embedded import EmbeddedPostgres
 from dgsf.store.migrate import migrate
 
 TEMPLATE = "migrated"
-
-
-def url_of(server_url: str, name: str) -> str:
-    """The URL of another database of the same server."""
-    return urlsplit(server_url)._replace(path=f"/{name}").geturl()
 
 
 @pytest.fixture(scope="session")

@@ -57,7 +57,7 @@ async def test_a_repeat_gets_the_first_answer_byte_for_byte(world: World, key):
     assert first.status == 200
     assert len(world.workers.seen) == 1
     seen = world.workers.seen[0]
-    assert seen.reserved and seen.keep
+    assert seen.keep
 
 
 async def test_a_functions_failure_is_an_answer_too(world: World, key):

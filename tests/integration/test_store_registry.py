@@ -140,7 +140,7 @@ async def test_processes_that_start_together_migrate_once(database_url):
     name = "together"
     admin = await asyncpg.connect(database_url)
     await admin.execute(f"CREATE DATABASE {name}")
-    from conftest import url_of
+    from databases import url_of
 
     database = await Database.connect(url_of(database_url, name))
     try:
