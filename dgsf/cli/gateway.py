@@ -47,7 +47,7 @@ def command(host: str | None, port: int | None) -> None:
 
 
 async def _serve(settings: Settings) -> None:
-    from dgsf.cli.parts import open_store
+    from dgsf.cli.parts import open_store, settle_memory
     from dgsf.paths import layout_of
     from dgsf.wire.shared import SharedArea
     from gateway.context import Context
@@ -66,6 +66,7 @@ async def _serve(settings: Settings) -> None:
             try:
                 port = await gateway.start(settings.host, settings.port, share=settings.gateways > 1)
                 click.echo(f"gateway http://{settings.host}:{port}")
+                settle_memory()
                 await told.wait()
             finally:
                 await gateway.stop()

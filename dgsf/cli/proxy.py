@@ -23,7 +23,7 @@ def command() -> None:
 
 
 async def _serve(settings: Settings) -> None:
-    from dgsf.cli.parts import open_store
+    from dgsf.cli.parts import open_store, settle_memory
     from dgsf.paths import layout_of
     from dgsf.store.proxies import ProxyStore
     from dgsf.wire.link import host_id
@@ -46,6 +46,7 @@ async def _serve(settings: Settings) -> None:
         await proxy.start()
         presence.start()
         server.start(proxy)
+        settle_memory()
         await _until_told(presence.replaced)
         await proxy.stop()  # first: its answers still leave by the server's links
         await presence.stop()

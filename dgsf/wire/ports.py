@@ -82,6 +82,10 @@ class CallResult:
     device: str = ""
 
 
+def _nothing() -> None:
+    """There is nothing left to cancel."""
+
+
 class CallStream:
     """What a caller holds of a running call."""
 
@@ -102,15 +106,18 @@ class CallStream:
 
     def when_ended(self, listener: Callable[[CallResult], None]) -> None:
         """Call back at the end instead of being awaited; cheaper where thousands are under way."""
-        self._listener = listener
         if self._ended is not None:
             listener(self._ended)
+        else:
+            self._listener = listener
 
     def finish(self, result: CallResult) -> None:
         """Called once by the proxy's side."""
         self._ended = result
+        self._cancel = _nothing  # it leads back to the call: a circle would leave each call to the collector
         if self._listener is not None:
-            self._listener(result)
+            listener, self._listener = self._listener, None
+            listener(result)
         elif self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(result)
 
