@@ -23,7 +23,7 @@ import asyncpg
 import msgspec
 
 from dgsf.config import Settings
-from dgsf.errors import FunctionCancelled, by_code
+from dgsf.errors import FunctionCancelled, OutcomeUnknown, StoreUnavailable, by_code
 from dgsf.store.calls import CallStore
 from dgsf.store.catalogue import Catalogue
 from dgsf.store.database import Database
@@ -109,7 +109,10 @@ class Workers:
         result = failing(FunctionCancelled.code)(request) if stopped.is_set() else self.behaviour(request)
         code = result.failure.code if result.failure else ""
         if code not in ("queue_full", "outcome_unknown"):
-            await self._commit(request, result)
+            try:
+                await self._commit(request, result)
+            except StoreUnavailable:  # as the real proxy does: every call gets an answer
+                result = failing(OutcomeUnknown.code)(request)
         stream.finish(result)
 
     async def _commit(self, request: CallRequest, result: CallResult) -> None:
