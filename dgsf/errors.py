@@ -304,6 +304,31 @@ class FunctionLoadError(FunctionFailure):
     billable = False
 
 
+# --- a session with a remote device -------------------------------------------------------------
+class SessionLost(PlatformError):
+    """The remote device of this session was lost and its state cannot be brought back."""
+
+    code = "session_lost"
+
+
+class SessionRefused(RequestError):
+    """The session broke a rule of the device and was closed."""
+
+    code = "session_refused"
+
+
+class OpNotAllowed(RequestError):
+    """This operation is not available on a remote device."""
+
+    code = "op_not_allowed"
+
+
+class RemoteOpError(FunctionFailure):
+    """An operation failed on the remote device."""
+
+    code = "remote_op_failed"
+
+
 # --- local mistakes ---------------------------------------------------------------------------
 class UsageError(DgsfError):
     """This cannot be done the way it was asked."""

@@ -39,9 +39,15 @@ class Kind(IntEnum):
     REQUEST = 14  # control: a request and its one reply
     REPLY = 15
     NOTICE = 16  # control: something happened
+    COMMAND = 17  # of a session, guest to executor: device commands; `stream` is their sequence number
+    ANSWER = 18  # of a session, executor to guest; `stream` is the command frame that it answers
+    SESSION = 19  # between guest and proxy: begin, began, lost, end (dgsf.wire.session)
+    USAGE = 20  # executor to proxy: device time and memory so far; never relayed
+    STATE = 21  # of a moving session: a piece of its state, from the old executor to the new one
 
 
-FLAG_MORE = 1  # on ITEM: another piece of the same payload follows
+FLAG_MORE = 1  # on ITEM and STATE: another piece of the same payload follows
+FLAG_BULK = 2  # on COMMAND and ANSWER: the body is raw bytes behind a number, not records
 _KINDS = frozenset(int(kind) for kind in Kind)
 
 

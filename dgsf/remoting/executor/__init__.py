@@ -1,0 +1,1 @@
+"""The executor: does the device commands of one session, inside a sandboxed worker."""

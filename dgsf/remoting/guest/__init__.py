@@ -1,0 +1,1 @@
+"""The guest: torch code runs here, its device is elsewhere."""

@@ -1,0 +1,89 @@
+"""What guest, proxy and executor say to each other about a session, beside its commands.
+
+A session is a program's attachment to a remote device.  SESSION frames are between the guest and its
+proxy; COMMAND and ANSWER frames pass through the proxy unread; USAGE frames end at the proxy.  A session
+has generations: each `Began` starts one, on a device, with command numbers from 1.  When a device is lost
+the proxy says `Lost`, drops what still comes for that generation, and waits for the next `Begin`.
+"""
+
+from __future__ import annotations
+
+import struct
+
+from dgsf.wire.messages import Failure, Message, reader
+
+
+class Begin(Message, tag="begin"):
+    """Guest: give me a device. The first of a session, and again after `Lost`."""
+
+    dialect: str  # what the commands are in: "torch"
+    generation: int = 1  # the one that is asked for
+
+
+class Began(Message, tag="began"):
+    """Proxy: here it is."""
+
+    session: bytes  # the session's id, a uuid
+    generation: int
+    device: str  # its name, as in `dgsf devices`
+    kind: str
+    type: str
+    memory_bytes: int
+
+
+class Lost(Message, tag="lost"):
+    """Proxy: this generation's device is gone. Resumable: `Begin` again and replay."""
+
+    generation: int
+    failure: Failure
+    resumable: bool = True
+
+
+class Replayed(Message, tag="replayed"):
+    """Guest: what I sent so far in this generation was a replay of what a lost device had done already."""
+
+    generation: int
+
+
+class End(Message, tag="end"):
+    """Guest: I am done with the session."""
+
+
+class Ended(Message, tag="ended"):
+    """Proxy: the session is closed, for this reason; nothing more will come."""
+
+    failure: Failure | None = None
+
+
+GuestMessage = Begin | Replayed | End
+ProxyMessage = Began | Lost | Ended
+read_from_guest = reader(GuestMessage)
+read_from_proxy = reader(ProxyMessage)
+
+_USAGE = struct.Struct("<QQI")
+
+
+class Usage(tuple[int, int, int]):
+    """Of one executor since its start: device time in µs, memory in bytes, live handles."""
+
+    __slots__ = ()
+
+    @property
+    def device_us(self) -> int:
+        return self[0]
+
+    @property
+    def memory_bytes(self) -> int:
+        return self[1]
+
+    @property
+    def handles(self) -> int:
+        return self[2]
+
+
+def encode_usage(device_us: int, memory_bytes: int, handles: int) -> bytes:
+    return _USAGE.pack(device_us, memory_bytes, handles)
+
+
+def decode_usage(body: bytes) -> Usage:
+    return Usage(_USAGE.unpack(body))
