@@ -37,7 +37,7 @@ class Stream(Protocol):
 
     def ask(
         self, kind: Kind, handles: list[int], floats: Sequence[float] = ()
-    ) -> tuple[int, list[Meta | None | float | int | bool | complex]]:
+    ) -> tuple[int, list[Meta | float | int | bool | complex | None]]:
         """Do it and wait: the first new handle, and what came out (metadata of tensors, or values)."""
         ...
 
