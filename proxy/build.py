@@ -22,6 +22,7 @@ from proxy.directory import Directory
 from proxy.leases import LeaseKeeper
 from proxy.local import LocalProxy
 from proxy.recorder import Recorder
+from proxy.sessions.hub import SessionHub
 from proxy.starter import Starter
 from proxy.worker_link import Limits
 
@@ -41,9 +42,11 @@ def make_proxy(
     leases = LeaseKeeper(lease_store, row.name, row.incarnation, settings.lease_seconds, clock)
     limits = Limits(settings.inline_bytes, settings.max_result_bytes)
     starter = Starter(directory, leases, catalogue.code, secret, area, limits, clock)
-    return LocalProxy(
+    proxy = LocalProxy(
         settings, catalogue, directory, leases, starter, Recorder(database, row.number), row.number, clock
     )
+    proxy.sessions = SessionHub(database, directory, leases, secret, row, clock, proxy.room.make_for_session)
+    return proxy
 
 
 class Presence:
