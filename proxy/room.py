@@ -93,7 +93,7 @@ class RoomMaker:
         """The least recently used idle worker whose device would do for the lane that wants one."""
         at_least = SETTLED_US if wanting is None or wanting.links else 0
         now = self._clock.now_us()
-        request = None if wanting is None else Request(wanting.options.gpu, wanting.options.memory)
+        request = None if wanting is None else Request(wanting.options.worker_types, wanting.options.memory)
         idle = [
             (link.idle_since_us, lane, link)
             for lane in self._lanes.values()

@@ -12,6 +12,7 @@ import socket
 from collections.abc import Awaitable, Callable
 
 from dgsf.clock import Clock
+from dgsf.core.devices import HOST
 from dgsf.core.placement import Request, choose
 from dgsf.errors import ConnectionLost, DgsfError, LeaseLost, NoDevice, PlatformError, ProtocolError
 from dgsf.store.rows import DeviceRow, LeaseGrant
@@ -101,10 +102,11 @@ class Starter:
         return freed
 
     async def _lease(self, lane: Lane) -> tuple[DeviceRow, LeaseGrant]:
-        request = Request(lane.options.gpu, lane.options.memory)
+        request = Request(lane.options.worker_types, lane.options.memory)
         views, rows = await self._directory.pool()
-        if not any(view.healthy for view in views):
-            raise NoDevice("no device is healthy now; see 'dgsf devices'")
+        if not any(view.healthy and (view.kind == HOST) == lane.options.over_fabric for view in views):
+            what = "function host" if lane.options.over_fabric else "device"
+            raise NoDevice(f"no {what} is healthy now; see 'dgsf devices'")
         while (chosen := choose(request, views)) is not None:
             grant = await self._leases.grant(
                 chosen.id, lane.version.version_id, lane.version.tenant_id, request.memory_bytes
