@@ -146,6 +146,14 @@ class Attach(Message):
     network: bool = False
 
 
+class Join(Message):
+    """Give this connection to a worker that runs already, as the guest's end of its session; answered by ATTACHED."""
+
+    worker_id: int
+    epoch: int
+    incarnation: int
+
+
 class Attached(Message):
     worker_id: int = 0
     pid: int = 0
