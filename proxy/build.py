@@ -40,7 +40,7 @@ def make_proxy(
     directory = Directory(DeviceStore(database), lease_store, secret, host_id(), tcp, row.name)
     leases = LeaseKeeper(lease_store, row.name, row.incarnation, settings.lease_seconds, clock)
     limits = Limits(settings.inline_bytes, settings.max_result_bytes)
-    starter = Starter(directory, leases, catalogue.code, secret, area, limits, clock)
+    starter = Starter(directory, leases, catalogue.code, secret, area, limits, clock, settings.start_seconds)
     return LocalProxy(
         settings, catalogue, directory, leases, starter, Recorder(database, row.number), row.number, clock
     )

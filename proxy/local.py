@@ -39,6 +39,7 @@ from proxy.leases import LeaseKeeper
 from proxy.losses import failure_of_exit
 from proxy.recorder import Recorder
 from proxy.room import RoomMaker
+from proxy.sessions.owner import SessionPort
 from proxy.starter import NoRoom, Starter
 from proxy.worker_link import WorkerLink
 
@@ -219,6 +220,7 @@ class LocalProxy:
         if link.leaving and not begun:
             return
         notice = None if link.cut else await self._directory.exit_of(link.post.device, link.post.worker_id)
+        await self._starter.end_session(link)
         for call in begun:
             self._answer_for_lost(lane, link, call, self._loss(link, call, notice))
         if not link.leaving:
@@ -236,8 +238,7 @@ class LocalProxy:
 
     def _answer_for_lost(self, lane: Lane, link: WorkerLink, head: ActiveCall, error: DgsfError) -> None:
         if error.billable:
-            head.billed_us += link.stop_clock(self._clock.now_us())
-            head.price = link.post.device.price_nano_per_us
+            link.bill(head, link.stop_clock(self._clock.now_us()))
         self.call_over(lane, head, None, Failure.of(error))
 
     def _lease_lost(self, grant: LeaseGrant) -> None:
@@ -253,6 +254,10 @@ class LocalProxy:
             log.info("reclaim_failed", extra={"error": str(error)})
         else:
             log.info("reclaimed", extra={"slots": freed})
+
+    def use_sessions(self, sessions: SessionPort) -> None:
+        """From now on it can run functions whose device is remote."""
+        self._starter.sessions = sessions
 
     def yield_slot(self) -> None:
         """Another proxy is short of slots."""
@@ -304,7 +309,7 @@ class LocalProxy:
         for link in list(lane.links):
             if link.inflight:
                 self._look_at(link, now_us)
-            elif now_us - link.idle_since_us > self._idle_us(lane):
+            elif now_us - link.idle_since_us > self._idle_us(lane) or link.worn_out:
                 self._retire(lane, link)
         if lane.unused and now_us - lane.used_us > LANE_FORGET_SECONDS * 1e6:
             del self.lanes[lane.version.version_id]
@@ -328,7 +333,7 @@ class LocalProxy:
             if now_us - link.stopping_since_us > self._settings.grace_seconds * 1e6 and link.killing is None:
                 link.killing = call
                 self._later(self._kill(link, reason))
-        elif call.cancelled or now_us - link.head_since_us > call.timeout_us:
+        elif call.cancelled or link.overdue(call, now_us):
             link.stopping_since_us = now_us
             order = Interrupt(
                 link.post.worker_id, call.request.id.bytes, reason, int(self._settings.grace_seconds * 1000) or 1

@@ -78,6 +78,7 @@ class Load(Message):
     code: Ref
     inline_bytes: int
     max_result_bytes: int
+    device_alias: str = ""  # on a function host: what else the remote device is called
 
 
 class Loaded(Message):
