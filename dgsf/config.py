@@ -50,6 +50,9 @@ class Settings:
     database_url: str = _setting("", "PostgreSQL URL; empty: an embedded server in the data dir", secret=True)
     ray_address: str = _setting("", "address of a Ray cluster; empty: start a local one")
     devices: str = _setting("auto", "devices of this node: 'auto', or e.g. 'cpu:2' or 'cpu:1,sim:A100:4'")
+    hosts: str = _setting(
+        "auto", "slots for bodies of attach='fabric' functions on this node: 'auto' or a number, 0: none"
+    )
     node: str = _setting("", "this node's name; empty: the host name")
     cluster_secret: str = _setting("", "shared secret of all parts; empty: made in the data dir", secret=True)
     gateways: int = _setting(1, "gateway processes that share the port", low=1, high=64)

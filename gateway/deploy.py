@@ -9,6 +9,7 @@ import sys
 import msgspec
 
 from dgsf.core.binding import Parameter, check_signature
+from dgsf.core.devices import HOST
 from dgsf.core.names import check_name
 from dgsf.core.options import FunctionOptions, parse_options
 from dgsf.core.placement import DeviceView, Request, why_not
@@ -84,11 +85,23 @@ def check(manifest: Manifest, code: bytes) -> FunctionOptions:
 
 def _check_fit(options: FunctionOptions, rows: list[DeviceRow]) -> None:
     """Against every device that the pool knows, also those away for the moment."""
-    if not rows:
+    pool = [_view(row) for row in rows]
+    if all(row.is_host for row in rows):
         raise NoDevice("the pool has no device yet; try again when one has joined")
-    reason = why_not(Request(options.gpu, options.memory_bytes), [_view(row) for row in rows])
+    device_bytes = options.gpu_memory_bytes if options.over_fabric else options.memory_bytes
+    reason = why_not(Request(options.gpu, device_bytes), pool)
     if reason is not None:
         raise DoesNotFit(f"no device of the pool can ever hold this function: {reason}")
+    if options.over_fabric:
+        _check_host(options, [view for view in pool if view.kind == HOST])
+
+
+def _check_host(options: FunctionOptions, hosts: list[DeviceView]) -> None:
+    if not hosts:
+        raise NoDevice("the pool has no function host yet for attach='fabric'; try again when one has joined")
+    reason = why_not(Request(options.worker_types, options.memory_bytes), hosts)
+    if reason is not None:
+        raise DoesNotFit(f"no function host can ever run this function: it {reason}")
 
 
 def _view(row: DeviceRow) -> DeviceView:

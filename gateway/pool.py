@@ -10,7 +10,8 @@ from gateway.views import DeviceInfo, DeviceList, LeaseInfo, LeaseList
 
 async def devices(asked: Asked) -> Reply:
     rows = await asked.context.devices.list_devices()
-    return json_reply(DeviceList([DeviceInfo.of(row) for row in rows]))
+    devices, hosts = [row for row in rows if not row.is_host], [row for row in rows if row.is_host]
+    return json_reply(DeviceList([DeviceInfo.of(row) for row in devices], [DeviceInfo.of(row) for row in hosts]))
 
 
 async def leases(asked: Asked) -> Reply:

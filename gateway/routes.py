@@ -139,7 +139,7 @@ ROUTES: tuple[Route, ...] = (
         "/v1/devices",
         Role.invoke,
         pool.devices,
-        "List the devices of the pool",
+        "List the devices of the pool, and the function hosts apart",
         answer=DeviceList,
         errors=_STORE,
     ),

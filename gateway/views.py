@@ -99,7 +99,10 @@ class DeviceInfo(msgspec.Struct, frozen=True):
 
 
 class DeviceList(msgspec.Struct, frozen=True):
+    """The pool: its devices, and the function hosts, which run bodies of functions whose device is remote."""
+
     devices: list[DeviceInfo]
+    hosts: list[DeviceInfo] = []
 
 
 class LeaseInfo(msgspec.Struct, frozen=True):

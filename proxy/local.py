@@ -77,7 +77,7 @@ class LocalProxy:
         self._tasks: set[asyncio.Task[Any]] = set()
         self._ticker: asyncio.Task[None] | None = None
         self._closing = False
-        self.sessions: SessionHub | None = None  # given by whoever puts the proxy together
+        self.sessions: SessionHub | None = None  # only of a proxy in a process of its own
         leases.watch(self._lease_lost)
 
     # --- life
@@ -225,6 +225,7 @@ class LocalProxy:
         if link.leaving and not begun:
             return
         notice = None if link.cut else await self._directory.exit_of(link.post.device, link.post.worker_id)
+        await self._starter.end_session(link)
         for call in begun:
             self._answer_for_lost(lane, link, call, self._loss(link, call, notice))
         if not link.leaving:
@@ -242,8 +243,7 @@ class LocalProxy:
 
     def _answer_for_lost(self, lane: Lane, link: WorkerLink, head: ActiveCall, error: DgsfError) -> None:
         if error.billable:
-            head.billed_us += link.stop_clock(self._clock.now_us())
-            head.price = link.post.device.price_nano_per_us
+            link.bill(head, link.stop_clock(self._clock.now_us()))
         self.call_over(lane, head, None, Failure.of(error))
 
     def _lease_lost(self, grant: LeaseGrant) -> None:
@@ -259,6 +259,10 @@ class LocalProxy:
             log.info("reclaim_failed", extra={"error": str(error)})
         else:
             log.info("reclaimed", extra={"slots": freed})
+
+    def use_sessions(self, sessions: SessionHub) -> None:
+        """Before it starts: it can then run functions whose device is remote, and ends their sessions with itself."""
+        self.sessions = self._starter.sessions = sessions
 
     def yield_slot(self) -> None:
         """Another proxy is short of slots."""
@@ -310,7 +314,7 @@ class LocalProxy:
         for link in list(lane.links):
             if link.inflight:
                 self._look_at(link, now_us)
-            elif now_us - link.idle_since_us > self._idle_us(lane):
+            elif now_us - link.idle_since_us > self._idle_us(lane) or link.worn_out:
                 self._retire(lane, link)
         if lane.unused and now_us - lane.used_us > LANE_FORGET_SECONDS * 1e6:
             del self.lanes[lane.version.version_id]
@@ -334,7 +338,7 @@ class LocalProxy:
             if now_us - link.stopping_since_us > self._settings.grace_seconds * 1e6 and link.killing is None:
                 link.killing = call
                 self._later(self._kill(link, reason))
-        elif call.cancelled or now_us - link.head_since_us > call.timeout_us:
+        elif call.cancelled or link.overdue(call, now_us):
             link.stopping_since_us = now_us
             order = Interrupt(
                 link.post.worker_id, call.request.id.bytes, reason, int(self._settings.grace_seconds * 1000) or 1

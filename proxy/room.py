@@ -10,6 +10,7 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from dgsf.clock import Clock
+from dgsf.core.devices import HOST
 from dgsf.core.placement import Request, could_ever_fit
 from dgsf.errors import PlatformError
 from proxy.directory import view_of
@@ -103,7 +104,7 @@ class RoomMaker:
         at_least = SETTLED_US if (wanting is None and request is None) or (wanting and wanting.links) else 0
         now = self._clock.now_us()
         if wanting is not None:
-            request = Request(wanting.options.gpu, wanting.options.memory)
+            request = Request(wanting.options.worker_types, wanting.options.memory)
         idle = [
             (link.idle_since_us, lane, link)
             for lane in self._lanes.values()
@@ -124,4 +125,7 @@ class RoomMaker:
 
 
 def _would_do(request: Request | None, link: WorkerLink) -> bool:
-    return request is None or could_ever_fit(request, view_of(link.post.device, 0, 0))
+    """Whether giving it up could make room; one with a session holds a device somewhere beside its own slot."""
+    if request is None or could_ever_fit(request, view_of(link.post.device, 0, 0)):
+        return True
+    return link.session is not None and bool(link.session.device_name) and request.types != (HOST,)

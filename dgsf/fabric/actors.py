@@ -16,7 +16,7 @@ from dgsf.config import load_settings
 from dgsf.core.devices import DeviceSpec
 from dgsf.core.topology import Place
 from dgsf.fabric.device_server import DeviceServer, ServerOptions
-from dgsf.fabric.devices import resolve_devices
+from dgsf.fabric.devices import offers
 from dgsf.paths import Layout, layout_of, private_folder
 from dgsf.telemetry import setup_logging
 from dgsf.wire.link import Address
@@ -25,9 +25,9 @@ T = TypeVar("T")
 
 
 def offered_devices() -> list[DeviceSpec]:
-    """This node's devices, by its own DGSF_DEVICES."""
+    """This node's devices and its function host, by its own DGSF_DEVICES and DGSF_HOSTS."""
     settings = load_settings()
-    return resolve_devices(settings.devices, settings.price_nano_per_us)
+    return offers(settings.devices, settings.hosts, settings.price_nano_per_us)
 
 
 class DeviceActor:

@@ -24,6 +24,7 @@ from dgsf.fabric.contents_keeper import ContentsKeeper
 from dgsf.fabric.control_session import ControlSession
 from dgsf.fabric.devices import open_device
 from dgsf.fabric.doors import Doors
+from dgsf.fabric.handover import claim, hand_over
 from dgsf.fabric.memory_watch import over_limit
 from dgsf.fabric.spec import GO, Prepared, Stop
 from dgsf.fabric.worker_launch import Launcher, remove_folder
@@ -41,6 +42,7 @@ from dgsf.wire.messages import (
     Failure,
     Health,
     Interrupt,
+    Join,
     Kill,
     Reap,
     encode,
@@ -50,7 +52,7 @@ from dgsf.wire.shared import SharedArea
 
 log = logging.getLogger(__name__)
 REAP_SECONDS = 10.0
-_read_attach = reader(Attach)
+_read_attach, _read_join = reader(Attach), reader(Join)
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +169,9 @@ class DeviceServer:
         if frame.kind == Kind.ATTACH:
             with sock:
                 await self._attach(sock, frame)
+        elif frame.kind == Kind.JOIN:
+            with sock:
+                await self._join(sock, frame)
         elif frame.kind == Kind.REQUEST:
             session = await adopt(sock, ControlSession(self._answer, self._sessions.discard))
             self._sessions.add(session)
@@ -186,6 +191,19 @@ class DeviceServer:
             log.info("attach_refused", extra={"device": self._name, "code": error.code, "error": error.message})
             with contextlib.suppress(OSError):
                 await _send(sock, Attached(failure=Failure.of(error)))
+
+    async def _join(self, sock: socket.socket, frame: Frame) -> None:
+        """A second connection to a worker that runs already."""
+        try:
+            worker = claim(self._table, _read_join(frame.body), self._incarnation)
+        except DgsfError as error:
+            answer = Attached(failure=Failure.of(error))
+        else:
+            answer = Attached(worker.worker_id, worker.child.host_pid)
+        with contextlib.suppress(OSError):  # whoever asked, or the worker, has gone
+            await _send(sock, answer)
+            if answer.failure is None:
+                hand_over(worker.control, sock)
 
     def _slot_lock(self, slot: int) -> contextlib.AbstractAsyncContextManager[object]:
         return self._slot_locks[slot] if 0 <= slot < len(self._slot_locks) else contextlib.nullcontext()

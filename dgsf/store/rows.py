@@ -11,6 +11,8 @@ from enum import IntEnum, StrEnum
 from typing import Any
 from uuid import UUID
 
+from dgsf.core.devices import HOST
+
 
 class Role(StrEnum):
     """What an API key may do; each includes the ones below it."""
@@ -71,6 +73,16 @@ class DeviceRow:
     tcp_port: int | None
     info: dict[str, Any]
     heartbeat_at: datetime
+
+    @property
+    def is_host(self) -> bool:
+        """Whether it only runs function bodies: a server without a device."""
+        return self.kind == HOST
+
+    @property
+    def usable(self) -> bool:
+        """Whether it is a device that takes work now."""
+        return self.state == "healthy" and not self.is_host
 
 
 @dataclass(frozen=True, slots=True)

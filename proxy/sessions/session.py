@@ -78,6 +78,14 @@ class Session:
         return self.life.state is core.State.ended
 
     @property
+    def failure(self) -> DgsfError | None:
+        return self.error
+
+    @property
+    def waiting(self) -> bool:
+        return self.life.state is core.State.begun
+
+    @property
     def device_us(self) -> int:
         return self.meter.device_us
 
@@ -147,7 +155,7 @@ class Session:
 
     def guest_lost(self, error: DgsfError) -> None:
         broke = isinstance(error, ProtocolError)
-        self.handle(core.Leave(SessionRefused(f"the session was closed: {error.message}") if broke else error))
+        self.handle(core.Leave(SessionRefused(f"the session was closed: {error.message}") if broke else None))
 
     def guest_full(self, full: bool) -> None:
         for link in self._links():
