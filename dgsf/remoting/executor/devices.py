@@ -110,7 +110,7 @@ class Host:
         torch.default_generator.manual_seed(seed)
 
     def rng_state(self) -> bytes:
-        return torch.default_generator.get_state().numpy().tobytes()
+        return bytes(torch.default_generator.get_state().numpy())
 
     def set_rng_state(self, state: bytes) -> None:
         torch.default_generator.set_state(torch.frombuffer(bytearray(state), dtype=torch.uint8))
