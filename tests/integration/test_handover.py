@@ -3,8 +3,8 @@
 import asyncio
 
 import pytest
-from device_kit import DEADLINE, MIB, running_server
 from device_kit import _LENGTH as LENGTH
+from device_kit import DEADLINE, MIB, running_server
 
 from dgsf.core.devices import DeviceSpec
 from dgsf.errors import LeaseLost
