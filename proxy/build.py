@@ -22,6 +22,7 @@ from proxy.directory import Directory
 from proxy.leases import LeaseKeeper
 from proxy.local import LocalProxy
 from proxy.recorder import Recorder
+from proxy.sessions.hub import SessionHub
 from proxy.starter import Starter
 from proxy.worker_link import Limits
 
@@ -31,9 +32,16 @@ BEAT_SECONDS = 1.0
 
 
 def make_proxy(
-    settings: Settings, database: Database, catalogue: Catalogue, secret: bytes, area: SharedArea, row: ProxyRow
+    settings: Settings,
+    database: Database,
+    catalogue: Catalogue,
+    secret: bytes,
+    area: SharedArea,
+    row: ProxyRow,
+    *,
+    sessions: bool = True,
 ) -> LocalProxy:
-    """A proxy that is registered as `row`; not started yet."""
+    """A proxy that is registered as `row`; not started yet. Inside a gateway it has no sessions."""
     clock = SystemClock()
     lease_store = LeaseStore(database)
     tcp = settings.transport == "tcp"
@@ -41,9 +49,13 @@ def make_proxy(
     leases = LeaseKeeper(lease_store, row.name, row.incarnation, settings.lease_seconds, clock)
     limits = Limits(settings.inline_bytes, settings.max_result_bytes)
     starter = Starter(directory, leases, catalogue.code, secret, area, limits, clock, settings.start_seconds)
-    return LocalProxy(
+    proxy = LocalProxy(
         settings, catalogue, directory, leases, starter, Recorder(database, row.number), row.number, clock
     )
+    if sessions:
+        hub = SessionHub(database, directory, leases, secret, row, clock, proxy.room.make_for_session)
+        proxy.use_sessions(hub)
+    return proxy
 
 
 class Presence:

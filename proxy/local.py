@@ -39,7 +39,7 @@ from proxy.leases import LeaseKeeper
 from proxy.losses import failure_of_exit
 from proxy.recorder import Recorder
 from proxy.room import RoomMaker
-from proxy.sessions.owner import SessionPort
+from proxy.sessions.hub import SessionHub
 from proxy.starter import NoRoom, Starter
 from proxy.worker_link import WorkerLink
 
@@ -77,19 +77,24 @@ class LocalProxy:
         self._tasks: set[asyncio.Task[Any]] = set()
         self._ticker: asyncio.Task[None] | None = None
         self._closing = False
-        leases.on_lost = self._lease_lost
+        self.sessions: SessionHub | None = None  # only of a proxy in a process of its own
+        leases.watch(self._lease_lost)
 
     # --- life
     async def start(self) -> None:
         self.recorder.start()
         self._leases.start()
         self._later(self._reclaim())
+        if self.sessions is not None:
+            self.sessions.start()
         self._ticker = asyncio.create_task(self._tick_forever())
 
     async def stop(self) -> None:
         """Refuse new calls, let running ones end, give all workers and leases back, flush."""
         self._closing = True
         await self._drained()
+        if self.sessions is not None:
+            await self.sessions.stop()
         if self._ticker is not None:
             self._ticker.cancel()
         links = [link for lane in self.lanes.values() for link in list(lane.links)]
@@ -255,9 +260,9 @@ class LocalProxy:
         else:
             log.info("reclaimed", extra={"slots": freed})
 
-    def use_sessions(self, sessions: SessionPort) -> None:
-        """From now on it can run functions whose device is remote."""
-        self._starter.sessions = sessions
+    def use_sessions(self, sessions: SessionHub) -> None:
+        """Before it starts: it can then run functions whose device is remote, and ends their sessions with itself."""
+        self.sessions = self._starter.sessions = sessions
 
     def yield_slot(self) -> None:
         """Another proxy is short of slots."""

@@ -85,7 +85,7 @@ async def _proxy_inside(
 
     name = f"{settings.node_name}/gateway"
     row = await ProxyStore(database).register(name, settings.node_name, host_id(), None, None, None)
-    proxy = make_proxy(settings, database, catalogue, secret, area, row)
+    proxy = make_proxy(settings, database, catalogue, secret, area, row, sessions=False)
     presence = Presence(database, proxy, row)
     await proxy.start()
     presence.start()

@@ -245,10 +245,15 @@ def _load_failure(error: BaseException) -> Failure:
 
 
 def serve(control: socket.socket, connection: socket.socket, spec: WorkerSpec) -> NoReturn:
-    """The whole life of a worker, up to the end of its process."""
+    """The whole life of a worker, up to the end of its process: a function's, or a session's executor."""
     code = 0
     try:
-        Worker(control, connection, spec).serve()
+        if spec.role == "session":
+            from dgsf.remoting.executor.loop import serve as execute  # loads torch: only where it is used
+
+            execute(control, connection, spec)
+        else:
+            Worker(control, connection, spec).serve()
     except ConnectionLost:
         code = 0  # the proxy gave this worker back
     except ProtocolError:

@@ -125,6 +125,9 @@ class ProxyRow:
     tcp_host: str | None
     tcp_port: int | None
     heartbeat_age_s: float
+    session_unix_path: str | None = None  # the door for sessions; none: it takes no sessions from outside
+    session_tcp_host: str | None = None
+    session_tcp_port: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

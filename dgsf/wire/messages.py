@@ -145,6 +145,7 @@ class Attach(Message):
     version_id: int
     memory_bytes: int
     network: bool = False
+    role: str = "function"  # or "session": execute a guest's device commands
 
 
 class Join(Message):

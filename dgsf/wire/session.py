@@ -23,14 +23,14 @@ import struct
 from dgsf.wire.messages import Failure, Message, reader
 
 
-class Begin(Message, tag="begin"):
+class Begin(Message, tag="begin", tag_field="word"):
     """Guest: give me a device. The first of a session, and again after `Lost`."""
 
     dialect: str  # what the commands are in: "torch"
     generation: int = 1  # the one that is asked for
 
 
-class Began(Message, tag="began"):
+class Began(Message, tag="began", tag_field="word"):
     """Proxy: here it is."""
 
     session: bytes  # the session's id, a uuid
@@ -41,7 +41,7 @@ class Began(Message, tag="began"):
     memory_bytes: int
 
 
-class Lost(Message, tag="lost"):
+class Lost(Message, tag="lost", tag_field="word"):
     """Proxy: this generation's device is gone. Resumable: `Begin` again and replay."""
 
     generation: int
@@ -49,17 +49,17 @@ class Lost(Message, tag="lost"):
     resumable: bool = True
 
 
-class Replayed(Message, tag="replayed"):
+class Replayed(Message, tag="replayed", tag_field="word"):
     """Guest: what I sent so far in this generation was a replay of what a lost device had done already."""
 
     generation: int
 
 
-class End(Message, tag="end"):
+class End(Message, tag="end", tag_field="word"):
     """Guest: I am done with the session."""
 
 
-class Ended(Message, tag="ended"):
+class Ended(Message, tag="ended", tag_field="word"):
     """Proxy: the session is closed, for this reason; nothing more will come."""
 
     failure: Failure | None = None
