@@ -1,0 +1,115 @@
+"""Executors without a platform: for tests, benchmarks and torch's own operator cases.
+
+`LocalExecutors` starts one process that imports torch and then forks an executor per session, as a device
+server's zygote does, but without sandbox.  The executor itself answers the SESSION words of the guest, so the
+socket that `connect` gives behaves like a proxy's.  When the executor dies, the socket just closes.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import uuid
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, Self
+
+import msgspec
+
+from dgsf.config import GIB
+from dgsf.errors import StartError
+
+_MAX_REQUEST = 64 * 1024
+
+
+class LocalSpec(msgspec.Struct, frozen=True):
+    """One session to be started."""
+
+    device_kind: str = "cpu"
+    memory_bytes: int = 4 * GIB
+    device_options: dict[str, Any] = {}
+    contents: str = ""  # folder of contents, shared by sessions
+    usage: bool = False  # whether USAGE frames are sent, which only a proxy understands
+
+
+@dataclass
+class LocalExecutors:
+    """Starts executors; `pids` are those of the sessions so far."""
+
+    pids: list[int] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            self._keeper = subprocess.Popen(
+                [sys.executable, "-m", "dgsf.remoting.executor.local", str(theirs.fileno())], pass_fds=[theirs.fileno()]
+            )
+
+    def connect(self, spec: LocalSpec | None = None) -> socket.socket:
+        """The guest's end of a connection to a new executor."""
+        ours, theirs = socket.socketpair()
+        with theirs:
+            socket.send_fds(self._control, [msgspec.msgpack.encode(spec or LocalSpec())], [theirs.fileno()])
+        answer = self._control.recv(_MAX_REQUEST)
+        if not answer:
+            ours.close()
+            raise StartError("the process that starts local executors ended")
+        self.pids.append(int(answer))
+        return ours
+
+    def kill(self, pid: int | None = None) -> None:
+        """End an executor the hard way, the last one by default."""
+        os.kill(self.pids[-1] if pid is None else pid, signal.SIGKILL)
+
+    def close(self) -> None:
+        self._control.close()
+        self._keeper.wait()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _keep(control: socket.socket) -> None:
+    """The keeper's life: fork an executor per request until nobody asks any more; its children die with it."""
+    from dgsf.remoting.executor import loop  # the imports that forks shall share
+
+    assert loop
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    while True:
+        data, descriptors, _, _ = socket.recv_fds(control, _MAX_REQUEST, 1)
+        if not data:
+            return
+        pid = os.fork()
+        if pid == 0:
+            control.close()
+            _execute(socket.socket(fileno=descriptors[0]), msgspec.msgpack.decode(data, type=LocalSpec))
+        os.close(descriptors[0])
+        control.send(str(pid).encode())
+
+
+def _execute(connection: socket.socket, spec: LocalSpec) -> None:
+    from dgsf.fabric.sandbox.libc import die_with_parent
+    from dgsf.remoting.executor.local_words import LocalSession
+    from dgsf.remoting.executor.loop import new_machine, run
+
+    code = 1
+    try:
+        die_with_parent(signal.SIGKILL)
+        machine = new_machine(spec, spec.contents)
+        code = run(LocalSession(connection, machine, spec, uuid.uuid4().bytes))
+    finally:
+        sys.stderr.flush()
+        os._exit(code)
+
+
+if __name__ == "__main__":
+    with socket.socket(fileno=int(sys.argv[1])) as channel:
+        _keep(channel)

@@ -1,0 +1,272 @@
+"""Does the records of a session, one after the other.
+
+A call that fails leaves its results empty and is told at the next answered record; nothing that a record can
+say ends the process.  A record that makes no sense raises ProtocolError, which ends the session.  A record
+that must wait (for content, for bulk bytes) stops the machine until `arrivals.ready()`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from dgsf.errors import DgsfError, OutOfMemory, ProtocolError, RemoteOpError
+from dgsf.remoting.executor import uploads
+from dgsf.remoting.executor.answers import Answers
+from dgsf.remoting.executor.arrivals import Arrivals
+from dgsf.remoting.executor.codes import DTYPE_CODES, value_of
+from dgsf.remoting.executor.contents import Contents
+from dgsf.remoting.executor.devices import Device
+from dgsf.remoting.executor.handles import CallFailure, Handles
+from dgsf.remoting.executor.kinds import Place, Prepared, Returns, prepare
+from dgsf.remoting.executor.limits import Limits, refuse_over
+from dgsf.remoting.executor.memory import Memory
+from dgsf.remoting.protocol import Record, Status
+
+USAGE_NS = 50_000_000
+_MAX_MESSAGE = 4_000
+_OUT_OF_MEMORY = ("not enough memory", "out of memory", "can't allocate memory")
+
+
+class Machine:
+    """The state of one session and what changes it."""
+
+    def __init__(self, device: Device, limits: Limits, contents: Contents) -> None:
+        self.device = device
+        self.limits = limits
+        self.contents = contents
+        self.handles = Handles()
+        self.kinds: dict[int, Prepared] = {}
+        self.memory = Memory(limits.memory_bytes, self._live_bytes, time.perf_counter_ns)
+        self.calls = 0
+        self.answers: Answers
+        self._told_ns = 0
+        self._others: dict[int, Callable[..., Any]] = {
+            Record.DEFINE: self._define,
+            Record.FREE: self._free,
+            Record.FETCH: self._fetch,
+            Record.ASK: self._ask,
+            Record.SYNC: self._sync,
+            Record.SEED: self._seed,
+            Record.RNG_STATE: self._rng_state,
+            Record.SET_RNG_STATE: self._set_rng_state,
+            Record.META: self._meta,
+        }
+        self.arrivals = Arrivals(self)
+        self._others.update(self.arrivals.records)
+
+    def usage(self) -> tuple[int, int, int]:
+        return self.device.used_us(), self.memory.estimate(), len(self.handles.tensors)
+
+    # --- the loop
+    def execute(self, records: list[Any], position: int = 0) -> int:
+        """Do records from this position on; the position of the one that must wait, or the end."""
+        others, end = self._others, len(records)
+        self.device.begin()
+        try:
+            while position < end:
+                record = records[position]
+                if record[0] >= 0:
+                    self.call(*record)
+                elif others[record[0]](*record[1:]) is False:
+                    return position
+                position += 1
+                self._tell_usage()
+        except (TypeError, KeyError, IndexError, ValueError, OverflowError) as error:
+            raise ProtocolError(f"record {position} cannot be read: {type(error).__name__}: {error}"[:300]) from error
+        finally:
+            self.device.end()
+        refuse_over(len(self.handles.tensors), self.limits.handles, "live handles")
+        return position
+
+    def _tell_usage(self) -> None:
+        now = time.perf_counter_ns()
+        if now - self._told_ns > USAGE_NS:
+            self._told_ns = now
+            self.say(self.answers.usage)
+
+    def say(self, say: Callable[..., None], *args: Any) -> None:
+        """Say something; the time it takes is not device time."""
+        self.device.end()
+        say(*args)
+        self.device.begin()
+
+    # --- calls
+    def call(self, number: int, out: int, handles: list[int], floats: Sequence[float] = ()) -> Any:
+        """A call that nobody waits for; its result, or None if it failed."""
+        self.calls += 1
+        tensors = self.handles.tensors
+        try:
+            kind = self.kinds[number]
+            result = kind.call([tensors[handle] for handle in handles], floats)
+            if kind.returns is Returns.TENSOR:
+                tensors[out] = result
+                if kind.makes_memory:
+                    memory = self.memory
+                    memory.room -= result.nbytes
+                    if memory.room < 0:
+                        memory.check(result.nbytes)
+            else:
+                self._keep(kind, out, result, handles)
+        except Exception as error:
+            self._failed(error, number, out, handles)
+            return None
+        if kind.writes:
+            self.written(kind, handles)
+        return result
+
+    def written(self, kind: Prepared, handles: list[int]) -> None:
+        """These tensors are not what they were."""
+
+    def _keep(self, kind: Prepared, out: int, result: Any, handles: list[int]) -> None:
+        """Give handles to what is new."""
+        tensors, fresh = self.handles.tensors, 0
+        if kind.returns is Returns.MIXED:
+            for tensor in _new_ones(kind, result):
+                if tensor is not None:
+                    tensors[out] = tensor
+                    fresh += tensor.nbytes
+                out += 1
+        elif kind.makes_memory:  # an out= or resizing operator may have grown its target
+            fresh = sum(tensors[handles[index]].nbytes for index in kind.writes)
+        if kind.makes_memory:
+            self.memory.room -= fresh
+            if self.memory.room < 0:
+                self.memory.check(fresh)
+
+    def _failed(self, error: Exception, number: int, out: int, handles: Any) -> None:
+        """Note why, unless the call was lost to an earlier failure: then it is skipped."""
+        kind = self._checked_call(number, out, handles)
+        tensors = self.handles.tensors
+        for handle in [key for key in range(out, out + 64) if key in tensors] if isinstance(error, OutOfMemory) else ():
+            del tensors[handle]
+        for handle in handles:
+            if handle not in tensors:
+                earlier = self.handles.lost_to(handle)
+                if earlier is not None:
+                    self.handles.fail(out, earlier, tell=False)
+                    return
+                error = RemoteOpError(f"{kind.name}: there is no tensor of handle {handle}")
+        self.handles.fail(out, CallFailure.of(self.calls, kind.refusal or _told(kind.name, error)))
+
+    def _checked_call(self, number: Any, out: Any, handles: Any) -> Prepared:
+        """The kind of a call that failed, if the call itself was well formed."""
+        if type(out) is not int or type(handles) is not list or any(type(handle) is not int for handle in handles):
+            raise ProtocolError("a call is a kind, its first new handle and a list of handles")
+        kind = self.kinds.get(number)
+        if kind is None:
+            raise ProtocolError(f"kind {number} was never defined")
+        return kind
+
+    def lose(self, handle: int, error: DgsfError) -> None:
+        """A tensor that should have come in will never be there."""
+        self.handles.fail(handle, CallFailure.of(self.calls, error))
+
+    # --- answered records
+    def reply(self, request: int, content: Any) -> None:
+        """The answer, or the first failure that the guest does not know of yet."""
+        self.device.finish()
+        failure = self.handles.take_untold()
+        if failure is not None:
+            self.say(self.answers.answer, request, Status.FAILED, failure.content())
+        else:
+            self.say(self.answers.answer, request, Status.OK, content)
+
+    def refuse(self, request: int, failure: CallFailure) -> None:
+        first = self.handles.take_untold() or failure
+        self.say(self.answers.answer, request, Status.FAILED, first.content())
+
+    def _ask(self, request: int, number: int, out: int, handles: list[int], floats: Sequence[float] = ()) -> None:
+        result = self.call(number, out, handles, floats)
+        kind = self.kinds[number]
+        lost = self.handles.lost_to(out) if result is None else None
+        if lost is not None and self.handles.untold is None:
+            self.refuse(request, lost)
+            return
+        self.reply(request, self._told_results(kind, result) if lost is None else None)
+
+    def _told_results(self, kind: Prepared, result: Any) -> list[Any]:
+        told: list[Any] = []
+        results = (result,) if len(kind.plan) == 1 else result
+        for place, each in zip(kind.plan, results or (), strict=False):
+            if place is Place.VALUE:
+                told.append(value_of(each))
+            elif place is Place.NEW:
+                several = each if isinstance(each, list | tuple) else (each,)
+                told.extend(None if tensor is None else self.device.meta(tensor) for tensor in several)
+        return told
+
+    def _fetch(self, request: int, handle: int) -> None:
+        tensor = self._asked(request, handle)
+        if tensor is None:
+            return
+        found = self.device.get(tensor)
+        if self.handles.untold is not None:
+            self.reply(request, None)
+            return
+        sizes = list(found.shape)
+        self.say(self.answers.tensor, request, DTYPE_CODES[found.dtype], sizes, uploads.bytes_of(found))
+
+    def _meta(self, request: int, handle: int) -> None:
+        tensor = self._asked(request, handle)
+        if tensor is not None:
+            self.reply(request, self.device.meta(tensor))
+
+    def _asked(self, request: int, handle: int) -> Any:
+        """The tensor of a handle; if there is none, the request is answered with the reason."""
+        tensor = self.handles.tensors.get(handle)
+        if tensor is None:
+            unknown = CallFailure.of(0, RemoteOpError(f"there is no tensor of handle {int(handle)}"))
+            self.refuse(request, self.handles.lost_to(handle) or unknown)
+        return tensor
+
+    def _sync(self, request: int) -> None:
+        self.reply(request, None)
+
+    # --- the rest
+    def _define(self, number: int, name: str, args: list[Any], kwargs: dict[str, Any]) -> None:
+        refuse_over(len(self.kinds), self.limits.kinds, "kinds")
+        if type(number) is not int or number < 0:
+            raise ProtocolError(f"{number!r} is not the number of a kind")
+        self.kinds[number] = prepare(self.device, name, args, kwargs)
+
+    def _free(self, handles: list[int]) -> None:
+        tensors = self.handles.tensors
+        for handle in handles:
+            tensors.pop(handle, None)
+
+    def _seed(self, seed: int) -> None:
+        self.device.seed(seed)
+
+    def _rng_state(self, request: int) -> None:
+        self.reply(request, self.device.rng_state())
+
+    def _set_rng_state(self, state: bytes) -> None:
+        try:
+            self.device.set_rng_state(state)
+        except RuntimeError as error:
+            raise ProtocolError("that is not the state of a random number generator") from error
+
+    def _live_bytes(self) -> int:
+        return self.device.memory_of(self.handles.tensors)
+
+
+def _new_ones(kind: Prepared, result: Any) -> list[Any]:
+    """The new tensors among the results, None for undefined ones."""
+    results = (result,) if len(kind.plan) == 1 else result
+    found: list[Any] = []
+    for place, each in zip(kind.plan, results, strict=True):
+        if place is Place.NEW:
+            found.extend(each) if isinstance(each, list | tuple) else found.append(each)
+    return found
+
+
+def _told(name: str, error: Exception) -> DgsfError:
+    """What the guest gets to know: our own errors as they are, torch's with type and text."""
+    if isinstance(error, DgsfError):
+        return error
+    text = str(error)[:_MAX_MESSAGE]
+    if isinstance(error, MemoryError) or any(words in text for words in _OUT_OF_MEMORY):
+        return OutOfMemory(f"{name}: the device has not enough memory for this operation; free tensors or ask for more")
+    return RemoteOpError(f"{type(error).__name__}: {text}")
