@@ -1,4 +1,1 @@
-"""Networks for samples and benchmarks: own implementations in plain torch, with seeded random weights.
-
-The modules in here import torch; load them inside the functions that use them.
-"""
+"""Models for samples and benchmarks: the usual shapes, own code, weights that are drawn from a seed."""

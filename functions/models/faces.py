@@ -68,7 +68,7 @@ class FaceEmbedder(nn.Module):
 
     def __init__(self, width: int = 128) -> None:
         super().__init__()
-        self.body: ResNet = resnet18(width, width=32)
+        self.body: ResNet = resnet18(width)
 
     def forward(self, faces: Tensor) -> Tensor:
         return F.normalize(self.body(faces), dim=1)

@@ -1,69 +1,95 @@
-"""Residual networks for pictures: ResNet-18 and ResNet-50 (the variant that strides in its 3 x 3 convolutions)."""
+"""Residual networks of the usual shapes: 18 layers of plain blocks, 50 layers of bottlenecks."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-RESIDUAL_GAIN = 0.25  # of each block's last normalisation: untrained networks keep their numbers in bounds
+WIDTHS = (64, 128, 256, 512)
 
 
-def _conv(ins: int, outs: int, size: int, stride: int = 1) -> nn.Sequential:
-    conv = nn.Conv2d(ins, outs, size, stride, padding=size // 2, bias=False)
-    nn.init.kaiming_normal_(conv.weight, mode="fan_out", nonlinearity="relu")
-    return nn.Sequential(conv, nn.BatchNorm2d(outs))
+def _conv(inputs: int, outputs: int, kernel: int, stride: int = 1) -> nn.Conv2d:
+    return nn.Conv2d(inputs, outputs, kernel, stride, padding=kernel // 2, bias=False)
 
 
 class Block(nn.Module):
-    """A path of convolutions beside a short cut."""
+    """A chain of convolutions beside a short cut."""
 
-    def __init__(self, ins: int, outs: int, stride: int, path: list[nn.Module]) -> None:
+    def __init__(self, inputs: int, outputs: int, stride: int, body: nn.Sequential) -> None:
         super().__init__()
-        self.path = nn.Sequential(*path)
-        nn.init.constant_(path[-1][1].weight, RESIDUAL_GAIN)
-        self.cut = _conv(ins, outs, 1, stride) if stride != 1 or ins != outs else nn.Identity()
+        self.body = body
+        same = stride == 1 and inputs == outputs
+        self.shortcut = (
+            nn.Identity() if same else nn.Sequential(_conv(inputs, outputs, 1, stride), nn.BatchNorm2d(outputs))
+        )
+        self.relu = nn.ReLU(inplace=True)
 
-    def forward(self, x: Tensor) -> Tensor:
-        return torch.relu(self.path(x) + self.cut(x))
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.relu(self.body(x) + self.shortcut(x))
 
 
-def _basic(ins: int, width: int, stride: int) -> Block:
-    return Block(ins, width, stride, [_conv(ins, width, 3, stride), nn.ReLU(), _conv(width, width, 3)])
+def plain(inputs: int, width: int, stride: int) -> tuple[Block, int]:
+    """Two 3x3 convolutions."""
+    body = nn.Sequential(
+        _conv(inputs, width, 3, stride),
+        nn.BatchNorm2d(width),
+        nn.ReLU(inplace=True),
+        _conv(width, width, 3),
+        nn.BatchNorm2d(width),
+    )
+    return Block(inputs, width, stride, body), width
 
 
-def _bottleneck(ins: int, width: int, stride: int) -> Block:
-    path = [_conv(ins, width, 1), nn.ReLU(), _conv(width, width, 3, stride), nn.ReLU(), _conv(width, 4 * width, 1)]
-    return Block(ins, 4 * width, stride, path)
+def bottleneck(inputs: int, width: int, stride: int) -> tuple[Block, int]:
+    """1x1 down, 3x3, 1x1 up to four times the width."""
+    outputs = 4 * width
+    body = nn.Sequential(
+        _conv(inputs, width, 1),
+        nn.BatchNorm2d(width),
+        nn.ReLU(inplace=True),
+        _conv(width, width, 3, stride),
+        nn.BatchNorm2d(width),
+        nn.ReLU(inplace=True),
+        _conv(width, outputs, 1),
+        nn.BatchNorm2d(outputs),
+    )
+    return Block(inputs, outputs, stride, body), outputs
+
+
+Maker = Callable[[int, int, int], tuple[Block, int]]
 
 
 class ResNet(nn.Module):
-    """Pictures [N, 3, H, W] to logits [N, classes]."""
+    """Stem, four stages, average, classifier."""
 
-    def __init__(self, make_block: Any, widening: int, depths: tuple[int, ...], classes: int, width: int = 64) -> None:
+    def __init__(self, make: Maker, depths: Sequence[int], classes: int = 1000) -> None:
         super().__init__()
-        self.stem = nn.Sequential(*_conv(3, width, 7, 2), nn.ReLU(), nn.MaxPool2d(3, 2, padding=1))
-        blocks, ins = [], width
-        for stage, depth in enumerate(depths):
-            outs = width * 2**stage
-            for number in range(depth):
-                blocks.append(make_block(ins, outs, 2 if stage and number == 0 else 1))
-                ins = outs * widening
-        self.blocks = nn.Sequential(*blocks)
-        self.head = nn.Linear(ins, classes)
+        self.stem = nn.Sequential(
+            nn.Conv2d(3, 64, 7, 2, padding=3, bias=False),
+            nn.BatchNorm2d(64),
+            nn.ReLU(inplace=True),
+            nn.MaxPool2d(3, 2, padding=1),
+        )
+        blocks: list[nn.Module] = []
+        channels = 64
+        for stage, (width, depth) in enumerate(zip(WIDTHS, depths, strict=True)):
+            for position in range(depth):
+                block, channels = make(channels, width, 2 if stage and not position else 1)
+                blocks.append(block)
+        self.stages = nn.Sequential(*blocks)
+        self.pool = nn.AdaptiveAvgPool2d(1)
+        self.head = nn.Linear(channels, classes)
 
-    def features(self, x: Tensor) -> Tensor:
-        """What the head sees: [N, features]."""
-        return self.blocks(self.stem(x)).mean(dim=(2, 3))
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.head(self.features(x))
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        features = self.pool(self.stages(self.stem(x)))
+        return self.head(torch.flatten(features, 1))
 
 
-def resnet18(classes: int = 1000, width: int = 64) -> ResNet:
-    return ResNet(_basic, 1, (2, 2, 2, 2), classes, width)
+def resnet18(classes: int = 1000) -> ResNet:
+    return ResNet(plain, (2, 2, 2, 2), classes)
 
 
-def resnet50(classes: int = 1000, width: int = 64) -> ResNet:
-    return ResNet(_bottleneck, 4, (3, 4, 6, 3), classes, width)
+def resnet50(classes: int = 1000) -> ResNet:
+    return ResNet(bottleneck, (3, 4, 6, 3), classes)

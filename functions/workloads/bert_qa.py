@@ -35,30 +35,29 @@ def run(device: Any, question: str, text: str, size: str = "base") -> dict[str, 
     first = len(asked) + 2
     segments = torch.tensor([[0] * first + [1] * (len(numbers) - first)]).to(device)
     with torch.inference_mode():
-        logits = model(torch.tensor([numbers]).to(device), segments)[0, first:-1]
-        begin, end, score = best_span(logits).tolist()
+        starts, ends = model(torch.tensor([numbers]).to(device), segments)
+        begin, end, score = best_span(starts[0, first:-1], ends[0, first:-1]).tolist()
     low, high = told[int(begin)].begin, told[int(end)].end
     return {"answer": text[low:high], "begin": low, "end": high, "score": score}
 
 
-def best_span(logits: Any) -> Any:
+def best_span(starts: Any, ends: Any) -> Any:
     """First and last token of the likeliest answer, and its probability: three numbers in one tensor."""
     import torch
 
-    starts, ends = logits.softmax(dim=0).unbind(dim=1)
-    both = (starts[:, None] * ends[None, :]).triu().tril(LONGEST_ANSWER - 1)
-    score, place = both.flatten().max(dim=0)
-    length = logits.shape[0]
+    both = starts.softmax(dim=0)[:, None] * ends.softmax(dim=0)[None, :]
+    score, place = both.triu().tril(LONGEST_ANSWER - 1).flatten().max(dim=0)
+    length = starts.shape[0]
     return torch.stack([place.div(length, rounding_mode="floor"), place % length, score])
 
 
 @functools.cache
 def network(device: str, size: str) -> Any:
     """Once per worker: its weights stay on the device."""
-    from functions.models.bert import TINY, BertForAnswers, bert_base
     from functions.models.seeded import seeded
+    from functions.models.transformer import BertForAnswers
 
-    make = bert_base if size == "base" else lambda: BertForAnswers(TINY)
+    make = BertForAnswers if size == "base" else lambda: BertForAnswers(1000, LONGEST, 64, 2, 4)
     return seeded(make, 11).eval().to(device)
 
 
