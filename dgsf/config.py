@@ -53,6 +53,9 @@ class Settings:
     hosts: str = _setting(
         "auto", "slots for bodies of attach='fabric' functions on this node: 'auto' or a number, 0: none"
     )
+    remoting: str = _setting(
+        "full", "how sessions of fabric functions hide latency: 'full', 'naive', 'full,-traces', ..."
+    )
     node: str = _setting("", "this node's name; empty: the host name")
     cluster_secret: str = _setting("", "shared secret of all parts; empty: made in the data dir", secret=True)
     gateways: int = _setting(1, "gateway processes that share the port", low=1, high=64)

@@ -25,10 +25,12 @@ from dgsf.errors import StartError
 def command(**flags: Any) -> None:
     """Start everything on this machine and stay; prints 'ready URL' when calls are answered."""
     from dgsf.core.devices import parse_devices, parse_hosts
+    from dgsf.remoting.guest.modes import parse_modes
 
     settings = load_settings(**flags)
     parse_devices(settings.devices, _read)  # a mistake there is told before anything starts
     parse_hosts(settings.hosts)
+    parse_modes(settings.remoting)
     start(settings)
 
 
