@@ -23,8 +23,8 @@ CALL = st.tuples(
 )
 FREE = st.tuples(st.just("free"), st.integers(1, 5))
 EDGE = st.sampled_from([("upload",), ("ask",), ("take",), ("boundary",), ("moving",)])
-BODY = st.lists(st.one_of(CALL, CALL, CALL, FREE, EDGE), min_size=1, max_size=14)
-PROGRAM = st.lists(st.tuples(BODY, st.integers(1, 6)), min_size=1, max_size=4).flatmap(
+BODY = st.lists(st.one_of(CALL, CALL, CALL, CALL, CALL, FREE, EDGE), min_size=4, max_size=16)
+PROGRAM = st.lists(st.tuples(BODY, st.integers(1, 9)), min_size=1, max_size=4).flatmap(
     lambda blocks: st.tuples(st.just(blocks), st.lists(st.integers(0, len(blocks) - 1), min_size=1, max_size=6))
 )
 
