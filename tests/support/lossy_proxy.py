@@ -51,6 +51,7 @@ class LossyProxy:
         self._thread.join(30)
         if self._back is not None:
             self._back.join(30)
+        self._near.close()
 
     def _serve_guest(self) -> None:
         try:
