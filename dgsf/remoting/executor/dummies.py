@@ -18,18 +18,28 @@ from dgsf.remoting.executor.kinds import Prepared, Returns
 from dgsf.remoting.executor.simdevice import SimDevice, in_ns
 
 Meta = tuple[torch.dtype, tuple[int, ...], tuple[int, ...], int]
+_metas: list[Meta] = []
+_numbers: dict[Meta, int] = {}
+
+
+def number_of(meta: Meta) -> int:
+    """Equal metadata have one number, so that keys are cheap."""
+    number = _numbers.setdefault(meta, len(_metas))
+    if number == len(_metas):
+        _metas.append(meta)
+    return number
 
 
 class Dummy:
     """A tensor without values. It looks enough like one for accounts and snapshots."""
 
-    __slots__ = ("meta", "nbytes", "owned")
+    __slots__ = ("nbytes", "number")
 
-    def __init__(self, meta: Meta, owned: int) -> None:
-        self.meta = meta
-        self.owned = owned  # bytes of its storage; 0: a view
-        self.nbytes = owned
+    def __init__(self, number: int, nbytes: int) -> None:
+        self.number = number  # of its metadata
+        self.nbytes = nbytes  # of its storage; 0: a view
 
+    meta = property(lambda self: _metas[self.number])
     dtype = property(lambda self: self.meta[0])
     shape = property(lambda self: self.meta[1])
 
@@ -77,7 +87,7 @@ class _Outcome(NamedTuple):
     launches: int
     kernel_ns: int
     results: Any
-    changed: tuple[tuple[int, Meta], ...]
+    changed: tuple[tuple[int, int], ...]
 
 
 class DummyPrepared(Prepared):
@@ -91,14 +101,14 @@ class DummyPrepared(Prepared):
 
     def call(self, tensors: list[Any], floats: Sequence[float]) -> Any:
         since = time.perf_counter_ns()
-        key = tuple([tensor.meta for tensor in tensors])
+        key = tuple([tensor.number for tensor in tensors])
         known = self.outcomes.get(key)
         if known is None:
             known = self.outcomes[key] = self._learn(tensors, floats)
         launches, kernel_ns, results, changed = known
         self.device.queue.launch(since, launches, kernel_ns)
-        for place, meta in changed:
-            tensors[place].meta = meta
+        for place, number in changed:
+            tensors[place].number = number
         if self.returns is Returns.TENSOR:
             return Dummy(*results)
         return _fresh(results)
@@ -116,7 +126,9 @@ class DummyPrepared(Prepared):
         before = [meta_of(twin) for twin in twins]
         with Meter(self.device.timing) as meter:
             result = super().call(twins, floats)
-        changed = tuple((place, meta_of(twin)) for place, twin in enumerate(twins) if meta_of(twin) != before[place])
+        changed = tuple(
+            (place, number_of(meta_of(twin))) for place, twin in enumerate(twins) if meta_of(twin) != before[place]
+        )
         return _Outcome(*in_ns(meter.cost), _template(result, self.makes_memory), changed)
 
 
@@ -132,10 +144,10 @@ def _twin(meta: Meta, where: str) -> torch.Tensor:
 
 
 def _template(result: Any, makes_memory: bool) -> Any:
-    """How to make the same result again: (metadata, bytes) for a tensor, lists of such, or the value."""
+    """How to make the same result again: (number, bytes) for a tensor, lists of such, or the value."""
     if isinstance(result, torch.Tensor):
         meta = meta_of(result)
-        return (meta, span_bytes(meta) if makes_memory else 0)
+        return (number_of(meta), span_bytes(meta) if makes_memory else 0)
     if isinstance(result, list | tuple):
         return [_template(each, makes_memory) for each in result]
     return result
@@ -158,7 +170,7 @@ class DummyDevice(SimDevice):
 
     def put(self, tensor: torch.Tensor) -> Any:
         self._copied(tensor.nbytes)
-        return Dummy(meta_of(tensor), tensor.nbytes)
+        return Dummy(number_of(meta_of(tensor)), tensor.nbytes)
 
     def get(self, tensor: Any) -> torch.Tensor:
         dtype, sizes, _, _ = tensor.meta
@@ -173,11 +185,11 @@ class DummyDevice(SimDevice):
     def put_view(
         self, raw: torch.Tensor, dtype: torch.dtype, sizes: list[int], strides: list[int], offset: int, bits: int
     ) -> Any:
-        return Dummy((dtype, tuple(sizes), tuple(strides), offset), raw.numel())
+        return Dummy(number_of((dtype, tuple(sizes), tuple(strides), offset)), raw.numel())
 
     def meta(self, tensor: Any) -> list[Any]:
         dtype, sizes, strides, offset = tensor.meta
         return [DTYPE_CODES[dtype], list(sizes), list(strides), offset]
 
     def memory_of(self, tensors: dict[int, Any]) -> int:
-        return sum(tensor.owned for tensor in tensors.values())
+        return sum(tensor.nbytes for tensor in tensors.values())
