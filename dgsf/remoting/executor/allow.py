@@ -32,8 +32,8 @@ FORBIDDEN = {
     r"|_has_compatible_shallow_copy_type|rename_?|refine_names|align_.*",
     "packed weights": r"fbgemm_.*|.*prepack.*|.*int4pack.*|.*int8pack.*|_pack_.*packed.*|_dyn_quant.*|_weight_int.*"
     r"|_convert_weight.*|_cslt.*|_sparse_semi.*|_to_sparse_semi.*|_mixed_dtypes_linear|_wrapped_.*",
-    "quantized tensors": r"quantize_per.*|q_.*|quantized_.*|dequantize.*|_empty_.*quantized|_make_per_.*|empty_quantized"
-    r"|int_repr|qscheme|choose_qparams_optimized|_fused_moving.*obs.*|fused_moving_avg_obs.*|_saturate_weight.*",
+    "quantized tensors": r"quantize_per.*|q_.*|quantized_.*|dequantize.*|_empty_.*quantized|_make_per_.*"
+    r"|empty_quantized|int_repr|qscheme|choose_qparams_optimized|_fused_moving.*obs.*|fused_moving_avg_obs.*|_saturate_weight.*",
     "sparse and opaque layouts": r".*sparse.*|_?nested_.*|.*_nested_.*|.*mkldnn(?!_rnn_layer).*|_coalesced.*"
     r"|coalesce|_coalesce|is_coalesced|_?indices|_?values|_?indices_copy|_?values_copy|_spsolve|crow_indices.*|ccol_indices.*|col_indices.*|row_indices.*"
     r"|to_padded_tensor|_jagged.*|_padded_dense.*|_spdiags|hspmm.*|sspaddmm.*|_dimI|_dimV|_nnz|to_dense_backward"

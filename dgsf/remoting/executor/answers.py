@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from dgsf.remoting.executor.wires import Wires
-from dgsf.remoting.protocol import INLINE_BYTES, Status
+from dgsf.remoting.protocol import BULK_BYTES, INLINE_BYTES, Status
 from dgsf.wire.frames import Kind
 from dgsf.wire.session import encode_usage
 
@@ -24,12 +24,13 @@ class Answers:
         self._reading = reading
         self._tell_usage = tell_usage
         self.frame = 0  # the number of the frame whose records are being done
+        self.last = False  # whether it is all done but for the record that is being answered
 
     def answer(self, request: int, status: Status, content: Any) -> None:
         body = _encode([request, int(status), content])
         answer = (int(Kind.ANSWER), 0, self.frame, body)
         if self._tell_usage:
-            self._wires.send((int(Kind.USAGE), 0, 0, encode_usage(*self._reading())), answer)
+            self._wires.send(self._usage(), answer)
         else:
             self._wires.send(answer)
 
@@ -44,6 +45,26 @@ class Answers:
     def bulk(self, request: int, data: memoryview) -> None:
         self._wires.send_bulk(self.frame, request, data)
 
+    def bulks(self, request: int, pieces: list[memoryview]) -> None:
+        """Several pieces, one behind the other; small ones share a frame."""
+        waiting: list[memoryview] = []
+        size = 0
+        for piece in pieces:
+            if waiting and size + len(piece) > BULK_BYTES:
+                self.bulk(request, memoryview(b"".join(waiting)))
+                waiting, size = [], 0
+            if len(piece) > BULK_BYTES:
+                self.bulk(request, piece)
+            elif piece:
+                waiting.append(piece)
+                size += len(piece)
+        if waiting:
+            self.bulk(request, memoryview(b"".join(waiting)))
+
     def usage(self) -> None:
         if self._tell_usage:
-            self._wires.send((int(Kind.USAGE), 0, 0, encode_usage(*self._reading())))
+            self._wires.send(self._usage())
+
+    def _usage(self) -> tuple[int, int, int, bytes]:
+        done = self.frame if self.last else self.frame - 1
+        return int(Kind.USAGE), 0, max(0, done), encode_usage(*self._reading())

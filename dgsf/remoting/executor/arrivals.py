@@ -43,7 +43,9 @@ class Arrivals:
         for position in range(start, len(records)):
             code = records[position][0]
             if code == Record.UPLOAD_BULK:
-                self._open(records[position][5], records[position][4])
+                self.open(records[position][5], records[position][4])
+            elif code == Record.RESTORE:
+                self.open(records[position][3], records[position][2])
             elif code == Record.SUPPLY:
                 self._supply(*records[position][1:])
                 records[position] = _DONE
@@ -51,7 +53,7 @@ class Arrivals:
                 size, digest = records[position][4:6]
                 if self._machine.contents.find(check_digest(digest), size) is None:
                     missing.append(digest)
-        self._need(missing)
+        self.need(missing)
 
     # --- bytes in the record, or behind it
     def _upload(self, handle: int, dtype: int, sizes: list[int], data: bytes) -> None:
@@ -61,7 +63,7 @@ class Arrivals:
 
     def _upload_bulk(self, handle: int, dtype: int, sizes: list[int], size: int, number: int) -> bool | None:
         kind, sizes = uploads.checked(dtype, sizes, size)
-        transfer = self._open(number, size)
+        transfer = self.open(number, size)
         if not transfer.complete:
             self.ready = lambda: transfer.complete
             return False
@@ -72,7 +74,7 @@ class Arrivals:
             self._put(handle, uploads.shaped(transfer.raw, kind, sizes))
         return None
 
-    def _open(self, number: int, size: int) -> uploads.Transfer:
+    def open(self, number: int, size: int) -> uploads.Transfer:
         if number in self.transfers:
             return self.transfers.get(number)
         try:
@@ -87,14 +89,19 @@ class Arrivals:
         contents = self._machine.contents
         raw = contents.find(check_digest(digest), size)
         if raw is None:
-            self._need([digest])
-            self.ready = lambda: digest not in self._needed
+            self.wait_for([digest])
             return False
         if self._room(handle, size):
             self._put(handle, uploads.shaped(raw, kind, sizes))
+            self._machine.changes.contents[handle] = digest
         return None
 
-    def _need(self, digests: list[bytes]) -> None:
+    def wait_for(self, digests: list[bytes]) -> None:
+        """The record that is being done needs these contents."""
+        self.need(digests)
+        self.ready = lambda: self._needed.isdisjoint(digests)
+
+    def need(self, digests: list[bytes]) -> None:
         asked = [digest for digest in dict.fromkeys(digests) if digest not in self._needed]
         if asked:
             self._needed.update(asked)

@@ -52,6 +52,16 @@ class Device(Protocol):
         """A contiguous CPU tensor of the same values; waits for them."""
         ...
 
+    def get_storage(self, storage: Any) -> torch.Tensor:
+        """The bytes of a storage as a CPU tensor."""
+        ...
+
+    def put_view(
+        self, raw: torch.Tensor, dtype: torch.dtype, sizes: list[int], strides: list[int], offset: int, bits: int
+    ) -> Any:
+        """A view of bytes as a tensor of the device; checked by the caller to be inside."""
+        ...
+
     def meta(self, tensor: Any) -> list[Any]: ...
 
     def memory_of(self, tensors: dict[int, Any]) -> int: ...
@@ -100,6 +110,17 @@ class Host:
             tensor = tensor.resolve_conj().resolve_neg()
         return tensor.contiguous()
 
+    def get_storage(self, storage: Any) -> torch.Tensor:
+        return torch.empty(0, dtype=torch.uint8).set_(storage, 0, (storage.nbytes(),), (1,))
+
+    def put_view(
+        self, raw: torch.Tensor, dtype: torch.dtype, sizes: list[int], strides: list[int], offset: int, bits: int
+    ) -> Any:
+        tensor = torch.empty(0, dtype=dtype).set_(raw.untyped_storage(), offset, sizes, strides)
+        if bits & 1:
+            tensor = torch._conj(tensor)
+        return torch._neg_view(tensor) if bits & 2 else tensor
+
     def meta(self, tensor: Any) -> list[Any]:
         return meta_of(tensor)
 
@@ -110,7 +131,7 @@ class Host:
         torch.default_generator.manual_seed(seed)
 
     def rng_state(self) -> bytes:
-        return torch.default_generator.get_state().numpy().tobytes()
+        return bytes(torch.default_generator.get_state().numpy())
 
     def set_rng_state(self, state: bytes) -> None:
         torch.default_generator.set_state(torch.frombuffer(bytearray(state), dtype=torch.uint8))

@@ -50,8 +50,8 @@ class Prepared:
     """One kind of call, ready; `refusal` if it is one that this device does not do."""
 
     __slots__ = (
-        "args", "definition", "fills", "invoke", "kwargs", "kwfills", "makes_memory", "name", "plan", "refusal",
-        "returns", "tensors", "writes",
+        "args", "definition", "fills", "invoke", "kwargs", "kwfills", "leading", "makes_memory", "name", "plan",
+        "refusal", "rest", "returns", "tensors", "writes",
     )  # fmt: skip
 
     def __init__(self, name: str, definition: list[Any]) -> None:
@@ -64,6 +64,8 @@ class Prepared:
         self.tensors: tuple[tuple[int, int], ...] = ()  # position, which handle
         self.fills: tuple[tuple[int, Any], ...] = ()  # position, float or list hole
         self.kwfills: tuple[tuple[str, Any], ...] = ()
+        self.leading = -1  # the short way: so many tensors, then `rest`; -1: there are other holes
+        self.rest: list[Any] = []
         self.plan: tuple[Place, ...] = ()
         self.returns = Returns.NOTHING
         self.writes: tuple[int, ...] = ()  # which handles
@@ -71,6 +73,8 @@ class Prepared:
 
     def call(self, tensors: list[Any], floats: Sequence[float]) -> Any:
         """Make the call; IndexError if it has fewer tensors or floats than holes."""
+        if len(tensors) == self.leading:
+            return self.invoke(*tensors, *self.rest, **self.kwargs)
         args = self.args.copy()
         for position, index in self.tensors:
             args[position] = tensors[index]
@@ -129,6 +133,9 @@ def _read_arguments(prepared: Prepared, schema: Any, reader: Reader, args: list[
     prepared.kwfills = tuple(
         (key, hole) for key, hole in prepared.kwargs.items() if type(hole) in (TensorHole, FloatHole, ListHole)
     )
+    count = len(prepared.tensors)
+    if not prepared.fills and not prepared.kwfills and prepared.tensors == tuple((at, at) for at in range(count)):
+        prepared.leading, prepared.rest = count, prepared.args[count:]
 
 
 def _read_schema(prepared: Prepared, schema: Any) -> None:

@@ -21,9 +21,10 @@ from dgsf.remoting.executor.contents import Contents
 from dgsf.remoting.executor.devices import open_device
 from dgsf.remoting.executor.limits import Limits, refuse_over
 from dgsf.remoting.executor.machine import Machine
+from dgsf.remoting.executor.state import Arriving, leaving
 from dgsf.remoting.executor.wires import Incoming, Wires
 from dgsf.remoting.protocol import Status
-from dgsf.wire.frames import FLAG_BULK, Kind
+from dgsf.wire.frames import FLAG_BULK, FLAG_MORE, Kind
 
 CONTENTS_MOUNT = "/dgsf/contents"
 EXIT_REFUSED = 76
@@ -53,6 +54,9 @@ class Session:
         self._next = 1  # the number that the next command frame must have
         self._held: deque[tuple[int, list[Any], int]] = deque()  # frame, its records, where to go on
         self._held_bytes = 0
+        self._arriving: Arriving | None = None  # the state of a session that moves here
+        if tell_usage:
+            self._wires.idle = machine.tell_usage_idle
 
     def serve(self) -> None:
         """Until the connection ends (ConnectionLost) or a rule is broken."""
@@ -71,6 +75,8 @@ class Session:
         """One frame of any kind."""
         if frame.kind == Kind.COMMAND:
             self._command(frame)
+        elif frame.kind == Kind.STATE:
+            self._state(frame)
         elif frame.kind == Kind.PING:
             self._wires.send((int(Kind.PONG), 0, frame.stream, b""))
         else:
@@ -93,6 +99,37 @@ class Session:
         if self._held and self._machine.arrivals.ready():
             self._go_on()
 
+    # --- moving
+    def _state(self, frame: Incoming) -> None:
+        if self._arriving is not None or (self._next == 1 and len(frame.body)):
+            self._arrive(frame)
+        elif len(frame.body):
+            raise ProtocolError("a state can only come before the first command")
+        elif self._held or len(self._machine.arrivals.transfers):
+            self._wires.send((int(Kind.STATE), 0, 0, b""))  # not now
+        else:
+            self._leave()
+
+    def _arrive(self, frame: Incoming) -> None:
+        if self._arriving is None:
+            self._arriving = Arriving(self._machine)
+        self._arriving.take(frame.body)
+        if not frame.flags & FLAG_MORE:
+            self._next, self._arriving = self._arriving.become(), None
+            self._wires.send((int(Kind.STATE), 0, 0, b""))
+
+    def _leave(self) -> None:
+        """Hand over everything, then wait for the end."""
+        self._machine.device.finish()
+        self._answers.usage()
+        pieces = list(leaving(self._machine, self._next))
+        for place, piece in enumerate(pieces):
+            self._wires.send((int(Kind.STATE), FLAG_MORE if place + 1 < len(pieces) else 0, 0, piece))
+        self._wires.idle = None
+        self._wires.next(self._machine.arrivals.transfers.sink)
+        raise ProtocolError("a command after the session has moved")
+
+    # --- commands that can or cannot be done yet
     def _execute(self, number: int, records: list[Any], position: int) -> bool:
         """Whether all of it could be done."""
         self._answers.frame = number

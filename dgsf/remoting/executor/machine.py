@@ -15,6 +15,7 @@ from dgsf.errors import DgsfError, OutOfMemory, ProtocolError, RemoteOpError
 from dgsf.remoting.executor import uploads
 from dgsf.remoting.executor.answers import Answers
 from dgsf.remoting.executor.arrivals import Arrivals
+from dgsf.remoting.executor.changes import Changes
 from dgsf.remoting.executor.codes import DTYPE_CODES, value_of
 from dgsf.remoting.executor.contents import Contents
 from dgsf.remoting.executor.devices import Device
@@ -22,6 +23,8 @@ from dgsf.remoting.executor.handles import CallFailure, Handles
 from dgsf.remoting.executor.kinds import Place, Prepared, Returns, prepare
 from dgsf.remoting.executor.limits import Limits, refuse_over
 from dgsf.remoting.executor.memory import Memory
+from dgsf.remoting.executor.snapshot import Snapshots
+from dgsf.remoting.executor.traces import Traces
 from dgsf.remoting.protocol import Record, Status
 
 USAGE_NS = 50_000_000
@@ -38,13 +41,14 @@ class Machine:
         self.contents = contents
         self.handles = Handles()
         self.kinds: dict[int, Prepared] = {}
+        self.changes = Changes()
         self.memory = Memory(limits.memory_bytes, self._live_bytes, time.perf_counter_ns)
         self.calls = 0
         self.answers: Answers
-        self._told_ns = 0
+        self.told_ns = 0  # when the usage was told last
         self._others: dict[int, Callable[..., Any]] = {
-            Record.DEFINE: self._define,
-            Record.FREE: self._free,
+            Record.DEFINE: self.define,
+            Record.FREE: self.free,
             Record.FETCH: self._fetch,
             Record.ASK: self._ask,
             Record.SYNC: self._sync,
@@ -54,7 +58,10 @@ class Machine:
             Record.META: self._meta,
         }
         self.arrivals = Arrivals(self)
-        self._others.update(self.arrivals.records)
+        self.traces = Traces(self)
+        self.snapshots = Snapshots(self)
+        for part in (self.arrivals, self.traces, self.snapshots):
+            self._others.update(part.records)
 
     def usage(self) -> tuple[int, int, int]:
         return self.device.used_us(), self.memory.estimate(), len(self.handles.tensors)
@@ -67,12 +74,14 @@ class Machine:
         try:
             while position < end:
                 record = records[position]
+                position += 1
+                self.answers.last = position == end
                 if record[0] >= 0:
                     self.call(*record)
                 elif others[record[0]](*record[1:]) is False:
-                    return position
-                position += 1
-                self._tell_usage()
+                    return position - 1
+                if time.perf_counter_ns() - self.told_ns > USAGE_NS:
+                    self.tell_usage()
         except (TypeError, KeyError, IndexError, ValueError, OverflowError) as error:
             raise ProtocolError(f"record {position} cannot be read: {type(error).__name__}: {error}"[:300]) from error
         finally:
@@ -80,11 +89,14 @@ class Machine:
         refuse_over(len(self.handles.tensors), self.limits.handles, "live handles")
         return position
 
-    def _tell_usage(self) -> None:
-        now = time.perf_counter_ns()
-        if now - self._told_ns > USAGE_NS:
-            self._told_ns = now
-            self.say(self.answers.usage)
+    def tell_usage(self) -> None:
+        self.told_ns = time.perf_counter_ns()
+        self.say(self.answers.usage)
+
+    def tell_usage_idle(self) -> None:
+        """Nothing came for a while: whoever bills should know the last of it."""
+        self.answers.last = True
+        self.answers.usage()
 
     def say(self, say: Callable[..., None], *args: Any) -> None:
         """Say something; the time it takes is not device time."""
@@ -108,18 +120,15 @@ class Machine:
                     if memory.room < 0:
                         memory.check(result.nbytes)
             else:
-                self._keep(kind, out, result, handles)
+                self.keep(kind, out, result, handles)
         except Exception as error:
-            self._failed(error, number, out, handles)
+            self.failed(error, self.kinds.get(number), out, handles)
             return None
         if kind.writes:
-            self.written(kind, handles)
+            self.changes.written(kind.writes, handles)
         return result
 
-    def written(self, kind: Prepared, handles: list[int]) -> None:
-        """These tensors are not what they were."""
-
-    def _keep(self, kind: Prepared, out: int, result: Any, handles: list[int]) -> None:
+    def keep(self, kind: Prepared, out: int, result: Any, handles: list[int]) -> None:
         """Give handles to what is new."""
         tensors, fresh = self.handles.tensors, 0
         if kind.returns is Returns.MIXED:
@@ -135,12 +144,15 @@ class Machine:
             if self.memory.room < 0:
                 self.memory.check(fresh)
 
-    def _failed(self, error: Exception, number: int, out: int, handles: Any) -> None:
+    def failed(self, error: Exception, kind: Prepared | None, out: Any, handles: Any) -> None:
         """Note why, unless the call was lost to an earlier failure: then it is skipped."""
-        kind = self._checked_call(number, out, handles)
+        if kind is None:
+            raise ProtocolError("a call of a kind that was never defined")
+        if type(out) is not int or type(handles) is not list or any(type(handle) is not int for handle in handles):
+            raise ProtocolError("a call is a kind, its first new handle and a list of handles")
         tensors = self.handles.tensors
-        for handle in [key for key in range(out, out + 64) if key in tensors] if isinstance(error, OutOfMemory) else ():
-            del tensors[handle]
+        if isinstance(error, OutOfMemory):
+            self._drop_results(out)
         for handle in handles:
             if handle not in tensors:
                 earlier = self.handles.lost_to(handle)
@@ -150,14 +162,12 @@ class Machine:
                 error = RemoteOpError(f"{kind.name}: there is no tensor of handle {handle}")
         self.handles.fail(out, CallFailure.of(self.calls, kind.refusal or _told(kind.name, error)))
 
-    def _checked_call(self, number: Any, out: Any, handles: Any) -> Prepared:
-        """The kind of a call that failed, if the call itself was well formed."""
-        if type(out) is not int or type(handles) is not list or any(type(handle) is not int for handle in handles):
-            raise ProtocolError("a call is a kind, its first new handle and a list of handles")
-        kind = self.kinds.get(number)
-        if kind is None:
-            raise ProtocolError(f"kind {number} was never defined")
-        return kind
+    def _drop_results(self, out: int) -> None:
+        """The last call's results, which are the newest handles, do not fit."""
+        tensors = self.handles.tensors
+        while tensors and next(reversed(tensors)) >= out:
+            tensors.popitem()
+        self.memory.walk()
 
     def lose(self, handle: int, error: DgsfError) -> None:
         """A tensor that should have come in will never be there."""
@@ -225,16 +235,18 @@ class Machine:
         self.reply(request, None)
 
     # --- the rest
-    def _define(self, number: int, name: str, args: list[Any], kwargs: dict[str, Any]) -> None:
+    def define(self, number: int, name: str, args: list[Any], kwargs: dict[str, Any]) -> None:
         refuse_over(len(self.kinds), self.limits.kinds, "kinds")
         if type(number) is not int or number < 0:
             raise ProtocolError(f"{number!r} is not the number of a kind")
         self.kinds[number] = prepare(self.device, name, args, kwargs)
 
-    def _free(self, handles: list[int]) -> None:
-        tensors = self.handles.tensors
+    def free(self, handles: list[int]) -> None:
+        tensors, written = self.handles.tensors, self.changes.handles
         for handle in handles:
-            tensors.pop(handle, None)
+            tensor = tensors.pop(handle, None)
+            if handle in written:
+                self.changes.freed(handle, tensor)
 
     def _seed(self, seed: int) -> None:
         self.device.seed(seed)

@@ -7,6 +7,7 @@ machine names for their transfer.  Sending blocks: proxy and guest always drain.
 from __future__ import annotations
 
 import socket
+import struct
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -15,6 +16,8 @@ from dgsf.remoting.protocol import BULK_BYTES, BULK_HEADER
 from dgsf.wire.frames import FLAG_BULK, HEADER, HEADER_BYTES, MAX_BODY_BYTES, Kind
 
 BUFFER_BYTES = 256 * 1024
+IDLE_MICROSECONDS = 50_000
+_TIMEVAL = struct.Struct("@ll")
 _BULK_BYTES = BULK_HEADER.size
 Sink = Callable[[int, int], memoryview]  # transfer, size -> where these bytes go
 
@@ -38,10 +41,14 @@ class Wires:
         self._view = memoryview(self._buffer)
         self._start = 0
         self._end = 0
+        self._armed = False
+        self.idle: Callable[[], None] | None = None  # called once when nothing came for IDLE_SECONDS
 
     # --- in
     def next(self, sink: Sink) -> Incoming:
         """The next frame. Its body is valid until the next call."""
+        if not self._armed and self.idle is not None:
+            self._arm(IDLE_MICROSECONDS)
         self._have(HEADER_BYTES)
         length, kind, flags, reserved, stream = HEADER.unpack_from(self._buffer, self._start)
         if length > MAX_BODY_BYTES or reserved:
@@ -91,9 +98,19 @@ class Wires:
         while ready < len(target):
             ready += self._receive(target[ready:])
 
+    def _arm(self, microseconds: int) -> None:
+        """Wake a receive that waits so long; 0: let it wait for ever."""
+        self._armed = bool(microseconds)
+        self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, _TIMEVAL.pack(0, microseconds))
+
     def _receive(self, target: memoryview) -> int:
         try:
             count = self._sock.recv_into(target)
+        except BlockingIOError:  # the time is up
+            self._arm(0)
+            if self.idle is not None:
+                self.idle()
+            return self._receive(target)
         except OSError as error:
             raise ConnectionLost(f"connection lost: {error}") from error
         if not count:
