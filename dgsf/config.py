@@ -63,6 +63,8 @@ class Settings:
         "auto", "where the proxy lives; auto: inside a single gateway", choices=("auto", "inside", "apart")
     )
     transport: str = _setting("auto", "auto: Unix sockets on one node, TCP between nodes", choices=("auto", "tcp"))
+    session_host: str = _setting("", "address where proxies take sessions; empty: as host")
+    session_port: int = _setting(0, "port where a proxy takes sessions (0: any free one)", low=0, high=65535)
     log_level: str = _setting("info", "least severe log line", choices=("debug", "info", "warning", "error"))
     mark: str = _setting("", "set by 'dgsf up' in all its processes, to find leftovers of a killed run")
     # the client side

@@ -9,7 +9,6 @@ import sys
 import msgspec
 
 from dgsf.core.binding import Parameter, check_signature
-from dgsf.core.devices import HOST
 from dgsf.core.names import check_name
 from dgsf.core.options import FunctionOptions, parse_options
 from dgsf.core.placement import DeviceView, Request, why_not
@@ -85,15 +84,18 @@ def check(manifest: Manifest, code: bytes) -> FunctionOptions:
 
 def _check_fit(options: FunctionOptions, rows: list[DeviceRow]) -> None:
     """Against every device that the pool knows, also those away for the moment."""
-    pool = [_view(row) for row in rows]
+    check_device(options.gpu, options.gpu_memory_bytes if options.over_fabric else options.memory_bytes, rows)
+    if options.over_fabric:
+        _check_host(options, [_view(row) for row in rows if row.is_host])
+
+
+def check_device(gpu: tuple[str, ...], device_bytes: int, rows: list[DeviceRow], what: str = "function") -> None:
+    """Whether any device could ever hold it; NoDevice, DoesNotFit."""
     if all(row.is_host for row in rows):
         raise NoDevice("the pool has no device yet; try again when one has joined")
-    device_bytes = options.gpu_memory_bytes if options.over_fabric else options.memory_bytes
-    reason = why_not(Request(options.gpu, device_bytes), pool)
+    reason = why_not(Request(gpu, device_bytes), [_view(row) for row in rows])
     if reason is not None:
-        raise DoesNotFit(f"no device of the pool can ever hold this function: {reason}")
-    if options.over_fabric:
-        _check_host(options, [view for view in pool if view.kind == HOST])
+        raise DoesNotFit(f"no device of the pool can ever hold this {what}: {reason}")
 
 
 def _check_host(options: FunctionOptions, hosts: list[DeviceView]) -> None:

@@ -16,6 +16,7 @@ from dgsf.store.leases import LeaseStore
 from dgsf.store.notices import Stop, listen
 from dgsf.store.proxies import ProxyStore
 from dgsf.store.rows import ProxyRow
+from dgsf.store.sessions import SESSIONS_CHANNEL
 from dgsf.wire.link import host_id
 from dgsf.wire.shared import SharedArea
 from proxy.directory import Directory
@@ -59,7 +60,7 @@ def make_proxy(
 
 
 class Presence:
-    """Keeps a proxy known to the others: its heartbeat, and its ear for proxies that are short of slots."""
+    """Keeps a proxy known to the others: its heartbeat, and its ear for what others ask of it."""
 
     def __init__(self, database: Database, proxy: LocalProxy, row: ProxyRow) -> None:
         self._database = database
@@ -67,7 +68,7 @@ class Presence:
         self._proxy = proxy
         self._row = row
         self._tasks: list[asyncio.Task[None]] = []
-        self._deaf: Stop | None = None  # ends the listening
+        self._deaf: list[Stop] = []  # end the listening
         self.replaced = asyncio.Event()
 
     def start(self) -> None:
@@ -75,8 +76,8 @@ class Presence:
         self._tasks = [asyncio.create_task(self._beat()), asyncio.create_task(self._hear())]
 
     async def stop(self) -> None:
-        if self._deaf is not None:
-            await self._deaf()
+        for stop in self._deaf:
+            await stop()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -90,7 +91,10 @@ class Presence:
             await asyncio.sleep(BEAT_SECONDS)
 
     async def _hear(self) -> None:
-        self._deaf = await listen(self._database, SLOTS_CHANNEL, self._proxy.yield_slot)
+        """Proxies that are short of slots, and operators who want a session moved."""
+        self._deaf.append(await listen(self._database, SLOTS_CHANNEL, self._proxy.yield_slot))
+        if self._proxy.sessions is not None:
+            self._deaf.append(await listen(self._database, SESSIONS_CHANNEL, self._proxy.sessions.wake))
 
     async def _ask_others(self) -> None:
         async with self._database.acquire() as connection:

@@ -8,6 +8,7 @@ timeouts and idle workers; nothing on the path of a call sets a timer of its own
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Coroutine
 from functools import partial
@@ -48,6 +49,7 @@ TICK_SECONDS = 0.02
 NO_DEVICE_SECONDS = 5.0
 LANE_FORGET_SECONDS = 60.0
 DRAIN_SECONDS = 10.0
+DRAIN_LOOK_SECONDS = 1.0
 
 
 class LocalProxy:
@@ -76,6 +78,8 @@ class LocalProxy:
         self.room = RoomMaker(self.lanes, starter, self._clock)
         self._tasks: set[asyncio.Task[Any]] = set()
         self._ticker: asyncio.Task[None] | None = None
+        self._drain_watch: asyncio.Task[None] | None = None
+        self._draining: frozenset[int] = frozenset()  # devices whose workers get nothing new and go when idle
         self._closing = False
         self.sessions: SessionHub | None = None  # only of a proxy in a process of its own
         leases.watch(self._lease_lost)
@@ -88,6 +92,7 @@ class LocalProxy:
         if self.sessions is not None:
             self.sessions.start()
         self._ticker = asyncio.create_task(self._tick_forever())
+        self._drain_watch = asyncio.create_task(self._watch_drains())
 
     async def stop(self) -> None:
         """Refuse new calls, let running ones end, give all workers and leases back, flush."""
@@ -95,8 +100,9 @@ class LocalProxy:
         await self._drained()
         if self.sessions is not None:
             await self.sessions.stop()
-        if self._ticker is not None:
-            self._ticker.cancel()
+        for task in (self._ticker, self._drain_watch):
+            if task is not None:
+                task.cancel()
         links = [link for lane in self.lanes.values() for link in list(lane.links)]
         await asyncio.gather(*(self._starter.give_back(link) for link in links), return_exceptions=True)
         await self._leases.stop()
@@ -176,7 +182,7 @@ class LocalProxy:
 
     # --- LaneHost
     def may_dispatch(self, link: WorkerLink, now_us: int) -> bool:
-        return self._leases.usable(link.post.lease, now_us)
+        return self._leases.usable(link.post.lease, now_us) and link.post.device.id not in self._draining
 
     def start_worker(self, lane: Lane) -> None:
         self._later(self._start(lane))
@@ -264,6 +270,13 @@ class LocalProxy:
         """Before it starts: it can then run functions whose device is remote, and ends their sessions with itself."""
         self.sessions = self._starter.sessions = sessions
 
+    async def _watch_drains(self) -> None:
+        while True:
+            await asyncio.sleep(DRAIN_LOOK_SECONDS)
+            if any(lane.links for lane in self.lanes.values()):
+                with contextlib.suppress(PlatformError):
+                    self._draining = await self._directory.draining()
+
     def yield_slot(self) -> None:
         """Another proxy is short of slots."""
         self._later(self.room.yield_one())
@@ -314,10 +327,15 @@ class LocalProxy:
         for link in list(lane.links):
             if link.inflight:
                 self._look_at(link, now_us)
-            elif now_us - link.idle_since_us > self._idle_us(lane) or link.worn_out:
+            elif self._has_served(lane, link, now_us):
                 self._retire(lane, link)
         if lane.unused and now_us - lane.used_us > LANE_FORGET_SECONDS * 1e6:
             del self.lanes[lane.version.version_id]
+
+    def _has_served(self, lane: Lane, link: WorkerLink, now_us: int) -> bool:
+        """Whether an idle worker should go."""
+        long = now_us - link.idle_since_us > self._idle_us(lane)
+        return long or link.worn_out or link.post.device.id in self._draining
 
     def _look_at_queue(self, lane: Lane, now_us: int) -> None:
         if not self.recorder.available:

@@ -12,6 +12,7 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from dgsf.clock import Clock
+from dgsf.core.devices import HOST
 from dgsf.core.placement import DeviceView, Request, choose, preference, why_not
 from dgsf.errors import (
     ConnectionLost,
@@ -114,7 +115,8 @@ class Opener:
 
     async def _pool(self, only: str) -> tuple[list[DeviceView], dict[int, DeviceRow]]:
         views, rows = await self._directory.pool()
-        return [view for view in views if not only or rows[view.id].name == only], rows
+        devices = [view for view in views if view.kind != HOST]
+        return [view for view in devices if not only or rows[view.id].name == only], rows
 
     async def _first_that_works(
         self,

@@ -108,14 +108,21 @@ async def attach(world, **changes):
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
     theirs.setblocking(False)
     session = await world.proxy.sessions.adopt(theirs, owner_of(world, **changes))
-    return Guest(ours), session
+    guest = Guest(ours)
+    world.guests.append(guest)
+    return guest, session
 
 
 @contextlib.asynccontextmanager
 async def session_world(database, devices="cpu:1:slots=2", **changes):
     async with world_of(database, devices="", **changes) as world:
-        await world.add_device(devices, EXECUTORS)
-        yield world
+        world.guests = []
+        try:
+            await world.add_device(devices, EXECUTORS)
+            yield world
+        finally:
+            for guest in world.guests:
+                guest.close()
 
 
 def worker_of(world, session):
