@@ -6,6 +6,7 @@ import signal
 
 from dgsf.errors import (
     DgsfError,
+    DoesNotFit,
     FunctionCancelled,
     FunctionError,
     FunctionTimeout,
@@ -13,6 +14,7 @@ from dgsf.errors import (
     NoDevice,
     OutcomeUnknown,
     OutOfMemory,
+    OverloadError,
     ResultNotJson,
     ResultTooLarge,
     SessionLost,
@@ -25,7 +27,7 @@ from dgsf.wire.messages import Failure, WorkerExit
 from proxy.sessions.owner import OpenSession
 
 # The ends of a session that are not the function's doing.
-_SESSION_FAULTS = (NoDevice, StoreUnavailable, SessionLost, LeaseLost, ShuttingDown)
+_SESSION_FAULTS = (NoDevice, DoesNotFit, OverloadError, StoreUnavailable, SessionLost, LeaseLost, ShuttingDown)
 _BY_REASON: dict[str, type[DgsfError]] = {"timeout": FunctionTimeout, "cancel": FunctionCancelled}
 
 

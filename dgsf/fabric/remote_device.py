@@ -25,6 +25,7 @@ class RemoteDevice:
     """What a worker does for its session around the calls."""
 
     def __init__(self, sock: socket.socket, alias: str, modes: str) -> None:
+        from dgsf.core.checkpointing import CheckpointPolicy
         from dgsf.remoting.guest.attach import bind  # torch is loaded only where it is used
         from dgsf.remoting.guest.bound import bound
         from dgsf.remoting.guest.lazy import LazyStream
@@ -34,7 +35,7 @@ class RemoteDevice:
         chosen = parse_modes(modes)
 
         def begin() -> Stream:
-            return SessionStream(sock, chosen)
+            return SessionStream(sock, chosen, CheckpointPolicy())
 
         self._stream = LazyStream(begin)
         self._binding: contextlib.AbstractContextManager[Any] = bind(self._stream, alias)

@@ -1,8 +1,8 @@
 """A stream that asks for its device when that is first used.
 
 A function may never touch its device, and then should neither wait for one nor keep it from others.  Once
-opened, the real stream takes this one's place, so that calls go straight to it.  What needs no device is
-answered without one.
+opened, this one's methods are those of the real stream, so that calls go straight to it.  What needs no
+device is answered without one.
 """
 
 from __future__ import annotations
@@ -15,6 +15,10 @@ import torch
 
 from dgsf.remoting.guest.bound import bound
 from dgsf.remoting.guest.kinds import Kind, Meta, Stream
+
+
+# All but `free`, by which tensors know their session again.
+_METHODS = tuple(name for name in vars(Stream) if not name.startswith("_") and name != "free")
 
 
 class LazyStream:
@@ -32,9 +36,15 @@ class LazyStream:
                 self.real = self._opener()
                 if self._seed is not None:
                     self.real.seed(self._seed)
-                if bound.stream is self:
-                    bound.stream, bound.call = self.real, self.real.call
+                self._step_aside(self.real)
             return self.real
+
+    def _step_aside(self, real: Stream) -> None:
+        """Still the stream that tensors know, but its methods are the real one's own."""
+        for name in _METHODS:
+            setattr(self, name, getattr(real, name))
+        if bound.stream is self:
+            bound.call = real.call
 
     # --- what needs a device
     def call(self, kind: Kind, handles: list[int], floats: Sequence[float] = ()) -> int:
