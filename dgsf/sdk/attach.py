@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from dgsf.config import load_settings
+from dgsf.core.checkpointing import CheckpointPolicy
 from dgsf.errors import ConnectionLost, DgsfError, UsageError
 from dgsf.sdk.client import Client
 from dgsf.wire.handshake import shake_blocking
@@ -81,7 +82,7 @@ def _open(client: Client, gpu: str | Sequence[str], memory: str | int, wait: flo
     with _telling("waiting for a free device; 'dgsf leases' shows who has them (Ctrl-C gives up)"):
         sock = connect(found)
         try:
-            return SessionStream(sock, modes)
+            return SessionStream(sock, modes, CheckpointPolicy())
         except BaseException:
             sock.close()
             raise
