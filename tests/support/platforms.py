@@ -15,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from dgsf.paths import Layout, mark_of
+from dgsf.store.postmaster import processes_of
 from dgsf.supervisor.leftovers import Identity, marked
 from dgsf.supervisor.parts import outer_environment
 
@@ -123,12 +124,20 @@ class Platform:
             self.wait_ended()
             raise AssertionError(f"dgsf up did not stop within {STOP_SECONDS:g} s:\n{self.said}") from None
 
+    def stop_at_once(self) -> int:
+        """A second Ctrl-C, once the first was heard: before that the two would be one."""
+        self.process.send_signal(signal.SIGINT)
+        self.wait_until(lambda: "stopping;" in self.said, "the word that it stops")
+        self.process.send_signal(signal.SIGINT)
+        return self.stop()
+
     def assert_nothing_left(self) -> None:
         assert self.processes() == []
         assert not self.layout.run_dir.exists()
         assert not Path("/dev/shm", self.layout.shared_name).exists()
         pid_file = self.layout.postgres / "cluster" / "postmaster.pid"
         assert not pid_file.exists(), "Postgres was not shut down"
+        assert processes_of(pid_file.parent) == [], "Postgres still runs"
 
 
 def kill(pid: int) -> None:
