@@ -295,7 +295,7 @@ async def add_device(database: Database, name: str, kind: str, memory: int = 409
     )
 
 
-async def eventually(holds: Callable[[], Any], seconds: float = 30.0) -> Any:
+async def eventually(holds: Callable[[], Any], seconds: float = 90.0) -> Any:
     """The first true answer; looks again and again, up to a generous deadline."""
     deadline = time.monotonic() + seconds
     while True:

@@ -113,7 +113,7 @@ async def _goes_away(world: World) -> None:
         answer = await world.ask(method, path)
         assert (answer.status, answer.code, answer.json["retryable"]) == (503, "store_unavailable", True)
         assert int(answer.headers["Retry-After"]) >= 1
-    assert time.monotonic() - began < 20  # at once, on a slow machine too
+    assert time.monotonic() - began < 60  # at once, on a slow machine too
     assert (await world.call(Idempotency_Key="away")).code == "store_unavailable"
 
     async def refused():

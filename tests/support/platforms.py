@@ -20,7 +20,7 @@ from dgsf.supervisor.leftovers import Identity, marked
 from dgsf.supervisor.parts import outer_environment
 
 START_SECONDS = 120.0
-STOP_SECONDS = 60.0
+STOP_SECONDS = 120.0
 
 
 class Platform:
@@ -74,7 +74,7 @@ class Platform:
         request = urllib.request.Request(self.url + path)
         request.add_header("Authorization", f"Bearer {key or self.api_key}")
         try:
-            with urllib.request.urlopen(request, timeout=30) as reply:
+            with urllib.request.urlopen(request, timeout=60) as reply:
                 return reply.status, json.loads(reply.read())
         except urllib.error.HTTPError as error:
             with error:
@@ -110,7 +110,7 @@ class Platform:
 
     def wait_ended(self) -> int:
         status = self.process.wait(STOP_SECONDS)
-        self._reader.join(10)
+        self._reader.join(60)
         return status
 
     def stop(self, number: int = signal.SIGINT) -> int:
