@@ -223,7 +223,7 @@ class World:
 async def fresh_database(server_url: str) -> AsyncIterator[Database]:
     """A migrated database for a whole module of tests."""
     name = f"g_{uuid4().hex}"
-    await _administer(server_url, f"CREATE DATABASE {name} TEMPLATE migrated")
+    await _administer(server_url, f"CREATE DATABASE {name} TEMPLATE migrated STRATEGY file_copy")
     database = await Database.connect(urlsplit(server_url)._replace(path=f"/{name}").geturl(), timeout=30.0)
     try:
         yield database
