@@ -27,6 +27,7 @@ class RemoteDevice:
     def __init__(self, sock: socket.socket, alias: str, modes: str) -> None:
         from dgsf.core.checkpointing import CheckpointPolicy
         from dgsf.remoting.guest.attach import bind  # torch is loaded only where it is used
+        from dgsf.remoting.guest.bound import bound
         from dgsf.remoting.guest.lazy import LazyStream
         from dgsf.remoting.guest.modes import parse_modes
         from dgsf.remoting.guest.session_stream import SessionStream
@@ -39,6 +40,7 @@ class RemoteDevice:
         self._stream = LazyStream(begin)
         self._binding: contextlib.AbstractContextManager[Any] = bind(self._stream, alias)
         self._binding.__enter__()  # for good: it ends with the process
+        bound.standing = True
 
     def finish_call(self) -> None:
         """Everything that the call has asked for is done, and billed to it; raises what went wrong there."""

@@ -63,6 +63,7 @@ class SessionHub:
         self._tasks: set[asyncio.Task[Any]] = set()
         self._loops: list[asyncio.Task[None]] = []
         self._written: dict[UUID, SessionState] = {}
+        self._asked: set[UUID] = set()  # moves that are being done as asked
         self._wake = asyncio.Event()
         self._stopping = False
         leases.watch(self._lease_lost)
@@ -211,14 +212,18 @@ class SessionHub:
 
     async def _move_as_asked(self, session_id: UUID, to: str) -> None:
         session = self.sessions.get(session_id)
-        if session is not None and session.mover is not None:
+        if session_id in self._asked or (session is not None and session.mover is not None):
             return
+        self._asked.add(session_id)  # until the answer is written the wish is still to be read
         trouble = None
         try:
             await self.move(session_id, to)
         except DgsfError as error:
             trouble = error.message
-        await self._store.answer_move(session_id, trouble)
+        try:
+            await self._store.answer_move(session_id, trouble)
+        finally:
+            self._asked.discard(session_id)
 
     async def _close_old(self) -> None:
         try:

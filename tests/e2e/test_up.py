@@ -103,10 +103,9 @@ def test_sigterm_stops_everything_and_a_second_start_has_the_old_data(start):
     assert second.api_key == key, "a key that still works is kept"
     assert second.get("/v1/functions", key)[0] == 200
     assert second.healthy()[0]["incarnation"] > 1, "the device of the first run is not taken for the new one"
-    second.process.send_signal(signal.SIGINT)
-    second.process.send_signal(signal.SIGINT)
-    second.wait_ended()
+    assert second.stop_at_once() == 0
     second.assert_nothing_left()
+    assert "Traceback" not in second.said
 
 
 def test_two_platforms_live_side_by_side_and_parts_can_be_apart(platform, start):

@@ -20,9 +20,16 @@ from dgsf.remoting.executor.memory import storage_bytes
 class Device(Protocol):
     """One device under one session."""
 
-    torch_device: torch.device
-    prepared: type[Prepared]
-    values: bool  # whether its tensors are torch tensors with values
+    @property
+    def torch_device(self) -> torch.device: ...
+
+    @property
+    def prepared(self) -> type[Prepared]: ...
+
+    @property
+    def values(self) -> bool:
+        """Whether its tensors are torch tensors with values."""
+        ...
 
     def bind(self, overload: Any, name: str) -> Callable[..., Any]:
         """What is called for this overload."""
@@ -77,7 +84,7 @@ class Host:
     """The CPU."""
 
     torch_device = torch.device("cpu")
-    prepared = Prepared
+    prepared: type[Prepared] = Prepared
     values = True
 
     def __init__(self) -> None:
@@ -139,4 +146,11 @@ class Host:
 
 def open_device(kind: str, options: dict[str, Any]) -> Device:
     """The device of this worker."""
+    if kind == "sim":
+        from dgsf.fabric.devices.sim import timing_of
+        from dgsf.remoting.executor.dummies import DummyDevice
+        from dgsf.remoting.executor.simdevice import SimDevice
+
+        timing = timing_of(options)
+        return SimDevice(timing) if timing.values else DummyDevice(timing)
     return Host()
