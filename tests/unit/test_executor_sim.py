@@ -13,7 +13,9 @@ from dgsf.core.devices import parse_devices
 from dgsf.errors import ConfigError
 from dgsf.fabric.devices.a100 import A100
 from dgsf.fabric.devices.sim import timing_of
+from dgsf.remoting.executor import native
 from dgsf.remoting.executor.costs import Meter
+from dgsf.remoting.executor.local import LocalSpec
 from dgsf.remoting.executor.simqueue import LaunchQueue
 from dgsf.remoting.protocol import TENSOR, VALUE, Record
 from dgsf.wire.session import decode_usage
@@ -108,9 +110,23 @@ def test_errors_and_memory_are_as_on_a_real_device(connect) -> None:
     guest.upload(1, torch.ones(2))
     guest.upload(2, torch.ones(3))
     guest.send(define(0, "aten::add.Tensor", hole(0), hole(1)), [0, 3, [1, 2]])
-    with pytest.raises(Failed, match="must match|ismatching"):
+    with pytest.raises(Failed, match=r"must match|ismatching"):
         guest.sync()
     guest.send(define(1, "aten::zeros", [1 << 17]), [1, 4, []], [1, 5, []])
     with pytest.raises(Failed) as failed:
         guest.sync()
     assert failed.value.code == "out_of_memory"
+
+
+# --- the same without guest and wire
+def test_a_recording_plays_natively_with_the_same_answers(connect, tmp_path) -> None:
+    recording = tmp_path / "frames"
+    guest = dummy(connect, record=str(recording))
+    guest.upload_bulk(1, torch.ones(300, 300))
+    guest.send(define(0, "aten::mm", hole(0), hole(0)), [Record.TRACE, 1, [[0, 0, [2]], [0, 1, [1]]]])
+    for base in (100, 200, 300):
+        guest.send([Record.RUN, 1, base, 0, 2])
+        guest.sync()
+    spec = LocalSpec(device_kind="sim", device_options=DUMMY)
+    times = native.play(native.read(recording), spec)
+    assert len(times) == 3 and times == sorted(times)

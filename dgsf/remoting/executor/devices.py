@@ -63,10 +63,14 @@ class Device(Protocol):
         """The bytes of a storage as a CPU tensor."""
         ...
 
+    def adopt(self, raw: torch.Tensor) -> torch.Tensor:
+        """Bytes of a whole storage, brought to the device."""
+        ...
+
     def put_view(
         self, raw: torch.Tensor, dtype: torch.dtype, sizes: list[int], strides: list[int], offset: int, bits: int
     ) -> Any:
-        """A view of bytes as a tensor of the device; checked by the caller to be inside."""
+        """A view of such bytes as a tensor of the device; checked by the caller to be inside."""
         ...
 
     def meta(self, tensor: Any) -> list[Any]: ...
@@ -120,10 +124,13 @@ class Host:
     def get_storage(self, storage: Any) -> torch.Tensor:
         return torch.empty(0, dtype=torch.uint8).set_(storage, 0, (storage.nbytes(),), (1,))
 
+    def adopt(self, raw: torch.Tensor) -> torch.Tensor:
+        return raw
+
     def put_view(
         self, raw: torch.Tensor, dtype: torch.dtype, sizes: list[int], strides: list[int], offset: int, bits: int
     ) -> Any:
-        tensor = torch.empty(0, dtype=dtype).set_(raw.untyped_storage(), offset, sizes, strides)
+        tensor = torch.empty(0, dtype=dtype, device=raw.device).set_(raw.untyped_storage(), offset, sizes, strides)
         if bits & 1:
             tensor = torch._conj(tensor)
         return torch._neg_view(tensor) if bits & 2 else tensor
@@ -153,4 +160,8 @@ def open_device(kind: str, options: dict[str, Any]) -> Device:
 
         timing = timing_of(options)
         return SimDevice(timing) if timing.values else DummyDevice(timing)
+    if kind == "cuda":
+        from dgsf.remoting.executor.cudadevice import CudaDevice
+
+        return CudaDevice()
     return Host()

@@ -39,9 +39,17 @@ class Dummy:
         self.number = number  # of its metadata
         self.nbytes = nbytes  # of its storage; 0: a view
 
-    meta = property(lambda self: _metas[self.number])
-    dtype = property(lambda self: self.meta[0])
-    shape = property(lambda self: self.meta[1])
+    @property
+    def meta(self) -> Meta:
+        return _metas[self.number]
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.meta[0]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.meta[1]
 
     def stride(self) -> tuple[int, ...]:
         return self.meta[2]

@@ -8,6 +8,7 @@ socket that `connect` gives behaves like a proxy's.  When the executor dies, the
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -21,6 +22,8 @@ import msgspec
 
 from dgsf.config import GIB
 from dgsf.errors import StartError
+from dgsf.fabric.sandbox.libc import die_with_parent
+from dgsf.fabric.sandbox.limits import data_bytes
 
 _MAX_REQUEST = 64 * 1024
 
@@ -33,6 +36,7 @@ class LocalSpec(msgspec.Struct, frozen=True):
     device_options: dict[str, Any] = {}
     contents: str = ""  # folder of contents, shared by sessions
     usage: bool = False  # whether USAGE frames are sent, which only a proxy understands
+    record: str = ""  # file that gets everything the guest sends, for dgsf.remoting.executor.native
 
 
 @dataclass
@@ -95,14 +99,21 @@ def _keep(control: socket.socket) -> None:
         control.send(str(pid).encode())
 
 
+def limit_memory(lease: int) -> None:
+    """What a worker's sandbox does: an allocation far beyond the lease fails instead of filling the machine."""
+    allowed = data_bytes() + 2 * lease + GIB
+    resource.setrlimit(resource.RLIMIT_DATA, (allowed, resource.getrlimit(resource.RLIMIT_DATA)[1]))
+
+
 def _execute(connection: socket.socket, spec: LocalSpec) -> None:
-    from dgsf.fabric.sandbox.libc import die_with_parent
     from dgsf.remoting.executor.local_words import LocalSession
-    from dgsf.remoting.executor.loop import new_machine, run
+    from dgsf.remoting.executor.loop import new_machine, prepare_process, run
 
     code = 1
     try:
         die_with_parent(signal.SIGKILL)
+        limit_memory(spec.memory_bytes)
+        prepare_process(spec.device_options)
         machine = new_machine(spec, spec.contents)
         code = run(LocalSession(connection, machine, spec, uuid.uuid4().bytes))
     finally:

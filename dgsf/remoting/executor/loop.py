@@ -179,7 +179,6 @@ def prepare_process(options: dict[str, Any]) -> None:
 
 def new_machine(spec: Spec, folder: str = "") -> Machine:
     """The machine of a session on the device that the spec names."""
-    prepare_process(spec.device_options)
     device = open_device(spec.device_kind, spec.device_options)
     return Machine(device, Limits(memory_bytes=spec.memory_bytes), Contents(folder))
 
@@ -201,6 +200,7 @@ def serve(control: socket.socket, connection: socket.socket, spec: Spec) -> NoRe
     code = 1
     try:
         connection.setblocking(True)
+        prepare_process(spec.device_options)
         folder = CONTENTS_MOUNT if os.path.isdir(CONTENTS_MOUNT) else ""
         code = run(Session(connection, new_machine(spec, folder)))
     finally:
