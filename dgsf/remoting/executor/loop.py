@@ -155,8 +155,10 @@ class Session:
     def _look_ahead(self, records: list[Any], start: int) -> None:
         try:
             self._machine.arrivals.look_ahead(records, start)
-        except (TypeError, ValueError, IndexError) as error:
-            raise ProtocolError(f"a record cannot be read: {error}") from error
+        except DgsfError:
+            raise
+        except Exception as error:
+            raise ProtocolError(f"a record cannot be read: {error}"[:300]) from error
 
 
 def _records(body: memoryview) -> list[Any]:
