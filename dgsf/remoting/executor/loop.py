@@ -16,6 +16,7 @@ import msgspec
 import torch
 
 from dgsf.errors import ConnectionLost, DgsfError, ProtocolError
+from dgsf.remoting.executor.allow import allowed
 from dgsf.remoting.executor.answers import Answers
 from dgsf.remoting.executor.contents import Contents
 from dgsf.remoting.executor.devices import open_device
@@ -29,6 +30,7 @@ from dgsf.wire.frames import FLAG_BULK, FLAG_MORE, Kind
 CONTENTS_MOUNT = "/dgsf/contents"
 EXIT_REFUSED = 76
 _decode = msgspec.msgpack.Decoder().decode
+allowed()  # the list is made where the zygote imports this, once for all of its workers
 
 
 class Spec(Protocol):
