@@ -5,6 +5,7 @@
     cpu:1,sim:A100:4                    and four simulated A100s
     cpu:2:slots=8:memory=2GiB           with attributes
     sim:A100:4:speed=9.7:launch_us=5    what a simulated device adds to each launch
+    sim:A100:1:timing=a100:values=dummy kernel times of an A100 and no values: as fast to a remote program as one
     devices.toml                        the same as tables, with kernel times
 
 Pure: a file is read by the function that the caller gives.  What only the machine knows (its memory, the
@@ -198,6 +199,15 @@ def _times(value: Any) -> dict[str, float]:
     return {str(name): _time(each) for name, each in value.items()}
 
 
+def _one_of(*names: str) -> Callable[[Any], str]:
+    def read(value: Any) -> str:
+        if value not in names:
+            raise ValueError
+        return str(value)
+
+    return read
+
+
 Reader = Callable[[Any], Any]
 _COMMON: dict[str, tuple[Reader, str]] = {
     "slots": (_positive, "a number of slots, e.g. slots=4"),
@@ -212,6 +222,8 @@ _BY_KIND: dict[str, dict[str, tuple[Reader, str]]] = {
         "launch_us": (_time, "microseconds, e.g. launch_us=5"),
         "kernel_us": (_time, "microseconds, e.g. kernel_us=20"),
         "kernels": (_times, "a table of kernel names and microseconds (in a TOML file)"),
+        "timing": (_one_of("a100"), "a model of kernel times: timing=a100"),
+        "values": (_one_of("real", "dummy"), "values=real (computed on the CPU) or values=dummy (zeros, no work)"),
         "threads": (_positive, "a number of threads, e.g. threads=1"),
     },
 }

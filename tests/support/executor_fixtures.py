@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import pytest
+from executor_guest import TestGuest
 
 from dgsf.remoting.executor.local import LocalExecutors, LocalSpec
-from executor_guest import TestGuest
 
 Connect = Callable[..., TestGuest]
 

@@ -66,6 +66,11 @@ class TestGuest:
                 return kind, flags, stream, body
             self.usages.append(body)
 
+    def read_to_the_end(self) -> None:
+        """Closed comes sooner or later."""
+        while True:
+            self.frame()
+
     def _exactly(self, count: int) -> bytes:
         data = b""
         while len(data) < count:

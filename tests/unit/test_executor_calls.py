@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 import torch
-
-from dgsf.remoting.protocol import COMPLEX, CONSTANT, FLOAT, TENSOR, VALUE, Record
 from executor_fixtures import connect, executors, guest
 from executor_guest import CODES, Closed, Failed, TestGuest, raw
+
+from dgsf.remoting.protocol import COMPLEX, CONSTANT, FLOAT, TENSOR, VALUE, Record
 
 __all__ = ["connect", "executors", "guest"]
 
@@ -152,8 +152,7 @@ def test_frames_out_of_order_close_the_session(guest: TestGuest) -> None:
         guest.answer(2)
     assert failed.value.code == "protocol_error"
     with pytest.raises(Closed):
-        while True:
-            guest.frame()
+        guest.read_to_the_end()
 
 
 @pytest.mark.parametrize("record", [[], [-99], [5, 1, []], ["x"], [0], None, [Record.FREE, 3], [Record.FETCH, 1]])

@@ -143,10 +143,10 @@ def test_a_restored_session_goes_on_as_the_first_would_have(connect) -> None:
     pieces.update(changed)
     restore(second, later, pieces)
     second.send(*KINDS)
-    for guest in (first, second):
-        guest.send([2, 6, [3, 2]], [4, 7, []])
+    for each in (first, second):
+        each.send([2, 6, [3, 2]], [4, 7, []])
         with pytest.raises(Failed, match="no tensor of handle 99"):
-            guest.sync()
+            each.sync()
     for handle in (1, 2, 3, 5, 7):
         assert torch.equal(first.fetch(handle), second.fetch(handle))
     again, changed = snapshot(second, later[0])

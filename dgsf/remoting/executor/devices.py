@@ -20,9 +20,16 @@ from dgsf.remoting.executor.memory import storage_bytes
 class Device(Protocol):
     """One device under one session."""
 
-    torch_device: torch.device
-    prepared: type[Prepared]
-    values: bool  # whether its tensors are torch tensors with values
+    @property
+    def torch_device(self) -> torch.device: ...
+
+    @property
+    def prepared(self) -> type[Prepared]: ...
+
+    @property
+    def values(self) -> bool:
+        """Whether its tensors are torch tensors with values."""
+        ...
 
     def bind(self, overload: Any, name: str) -> Callable[..., Any]:
         """What is called for this overload."""
@@ -56,10 +63,14 @@ class Device(Protocol):
         """The bytes of a storage as a CPU tensor."""
         ...
 
+    def adopt(self, raw: torch.Tensor) -> torch.Tensor:
+        """Bytes of a whole storage, brought to the device."""
+        ...
+
     def put_view(
         self, raw: torch.Tensor, dtype: torch.dtype, sizes: list[int], strides: list[int], offset: int, bits: int
     ) -> Any:
-        """A view of bytes as a tensor of the device; checked by the caller to be inside."""
+        """A view of such bytes as a tensor of the device; checked by the caller to be inside."""
         ...
 
     def meta(self, tensor: Any) -> list[Any]: ...
@@ -77,7 +88,7 @@ class Host:
     """The CPU."""
 
     torch_device = torch.device("cpu")
-    prepared = Prepared
+    prepared: type[Prepared] = Prepared
     values = True
 
     def __init__(self) -> None:
@@ -113,10 +124,13 @@ class Host:
     def get_storage(self, storage: Any) -> torch.Tensor:
         return torch.empty(0, dtype=torch.uint8).set_(storage, 0, (storage.nbytes(),), (1,))
 
+    def adopt(self, raw: torch.Tensor) -> torch.Tensor:
+        return raw
+
     def put_view(
         self, raw: torch.Tensor, dtype: torch.dtype, sizes: list[int], strides: list[int], offset: int, bits: int
     ) -> Any:
-        tensor = torch.empty(0, dtype=dtype).set_(raw.untyped_storage(), offset, sizes, strides)
+        tensor = torch.empty(0, dtype=dtype, device=raw.device).set_(raw.untyped_storage(), offset, sizes, strides)
         if bits & 1:
             tensor = torch._conj(tensor)
         return torch._neg_view(tensor) if bits & 2 else tensor
@@ -139,4 +153,15 @@ class Host:
 
 def open_device(kind: str, options: dict[str, Any]) -> Device:
     """The device of this worker."""
+    if kind == "sim":
+        from dgsf.fabric.devices.sim import timing_of
+        from dgsf.remoting.executor.dummies import DummyDevice
+        from dgsf.remoting.executor.simdevice import SimDevice
+
+        timing = timing_of(options)
+        return SimDevice(timing) if timing.values else DummyDevice(timing)
+    if kind == "cuda":
+        from dgsf.remoting.executor.cudadevice import CudaDevice
+
+        return CudaDevice()
     return Host()

@@ -40,22 +40,25 @@ class Handles:
         self.tensors: dict[int, Any] = {}
         self.untold: CallFailure | None = None  # the first failure that the guest does not know of
         self._failed: list[int] = []  # first handles of failed calls, sorted
-        self._why: dict[int, CallFailure] = {}
+        self._why: dict[int, tuple[int, CallFailure]] = {}  # by first handle: the one after the last, and why
 
-    def fail(self, out: int, failure: CallFailure, tell: bool = True) -> None:
-        """The results of a call, from this handle on, will never be there."""
+    def fail(self, out: int, failure: CallFailure, count: int = 1, tell: bool = True) -> None:
+        """The results of a call, so many from this handle on, will never be there."""
         if len(self._failed) >= MAX_FAILURES:
             raise SessionRefused(f"more than {MAX_FAILURES} calls failed")
         if out not in self._why:
             insort(self._failed, out)
-        self._why[out] = failure
+        self._why[out] = (out + count, failure)
         if tell and self.untold is None:
             self.untold = failure
 
     def lost_to(self, handle: int) -> CallFailure | None:
         """Why this missing handle is missing; None if it never was or was freed."""
         place = bisect_right(self._failed, handle)
-        return self._why[self._failed[place - 1]] if place else None
+        if not place:
+            return None
+        end, failure = self._why[self._failed[place - 1]]
+        return failure if handle < end else None
 
     def take_untold(self) -> CallFailure | None:
         failure, self.untold = self.untold, None
@@ -63,10 +66,10 @@ class Handles:
 
     def failures(self) -> list[list[Any]]:
         """All of it, to be told to another executor."""
-        return [[out, *self._why[out].content()] for out in self._failed]
+        return [[out, self._why[out][0] - out, *self._why[out][1].content()] for out in self._failed]
 
     def restore_failures(self, rows: list[list[Any]]) -> None:
         self._failed = []
         self._why = {}
-        for out, call, code, message in rows:
-            self.fail(out, CallFailure(call, code, message), tell=False)
+        for out, count, call, code, message in rows:
+            self.fail(out, CallFailure(call, code, message), count, tell=False)

@@ -17,7 +17,8 @@ from dgsf.remoting.executor.allow import resolve
 from dgsf.remoting.executor.arguments import FloatHole, ListHole, Reader, TensorHole
 from dgsf.remoting.executor.narrow import widen
 
-# Arguments that these operators write without their schema saying so.
+_MANY = 4096
+# Arguments that some operators write without their schema saying so.
 _SECRETLY_WRITTEN = frozenset(("running_mean", "running_var"))
 
 
@@ -45,12 +46,15 @@ class Binder(Protocol):
     @property
     def torch_device(self) -> torch.device: ...
 
+    @property
+    def prepared(self) -> type[Prepared]: ...
+
 
 class Prepared:
     """One kind of call, ready; `refusal` if it is one that this device does not do."""
 
     __slots__ = (
-        "args", "definition", "fills", "invoke", "kwargs", "kwfills", "leading", "makes_memory", "name", "plan",
+        "args", "definition", "fills", "invoke", "kwargs", "kwfills", "leading", "makes_memory", "name", "outs", "plan",
         "refusal", "rest", "returns", "tensors", "writes",
     )  # fmt: skip
 
@@ -67,9 +71,13 @@ class Prepared:
         self.leading = -1  # the short way: so many tensors, then `rest`; -1: there are other holes
         self.rest: list[Any] = []
         self.plan: tuple[Place, ...] = ()
+        self.outs = _MANY  # handles that a call uses up, at most
         self.returns = Returns.NOTHING
         self.writes: tuple[int, ...] = ()  # which handles
         self.makes_memory = True
+
+    def bound(self, device: Any) -> None:
+        """For kinds of a device that wants to know itself in each call."""
 
     def call(self, tensors: list[Any], floats: Sequence[float]) -> Any:
         """Make the call; IndexError if it has fewer tensors or floats than holes."""
@@ -105,7 +113,8 @@ def prepare(binder: Binder, name: Any, args: Any, kwargs: Any) -> Prepared:
     """The prepared kind; one that must not be called says so when it is called."""
     if not isinstance(name, str) or not isinstance(args, list) or not isinstance(kwargs, dict):
         raise ProtocolError("a kind is an operator's name, a list of arguments and a map of keyword arguments")
-    prepared = Prepared(name, [name, args, kwargs])
+    prepared = binder.prepared(name, [name, args, kwargs])
+    prepared.bound(binder)
     try:
         overload = resolve(name)
         _read_arguments(prepared, overload._schema, Reader(binder.torch_device), args, kwargs)
@@ -140,6 +149,8 @@ def _read_arguments(prepared: Prepared, schema: Any, reader: Reader, args: list[
 
 def _read_schema(prepared: Prepared, schema: Any) -> None:
     prepared.plan = tuple(_place(result) for result in schema.returns)
+    lists = any("List" in str(result.type) for result in schema.returns)
+    prepared.outs = _MANY if lists else sum(place is Place.NEW for place in prepared.plan)
     prepared.writes = tuple(_written(prepared, schema))
     prepared.makes_memory = not schema.returns or any(
         result.alias_info is None and "Tensor" in str(result.type) for result in schema.returns

@@ -7,7 +7,9 @@ socket that `connect` gives behaves like a proxy's.  When the executor dies, the
 
 from __future__ import annotations
 
+import contextlib
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -21,6 +23,8 @@ import msgspec
 
 from dgsf.config import GIB
 from dgsf.errors import StartError
+from dgsf.fabric.sandbox.libc import die_with_parent
+from dgsf.fabric.sandbox.limits import data_bytes
 
 _MAX_REQUEST = 64 * 1024
 
@@ -33,6 +37,7 @@ class LocalSpec(msgspec.Struct, frozen=True):
     device_options: dict[str, Any] = {}
     contents: str = ""  # folder of contents, shared by sessions
     usage: bool = False  # whether USAGE frames are sent, which only a proxy understands
+    record: str = ""  # file that gets everything the guest sends, for dgsf.remoting.executor.native
 
 
 @dataclass
@@ -60,6 +65,11 @@ class LocalExecutors:
         self.pids.append(int(answer))
         return ours
 
+    def exit_code(self, pid: int | None = None) -> int:
+        """How an executor ended, the last one by default; waits for it. Negative: by that signal."""
+        self._control.send(msgspec.msgpack.encode(self.pids[-1] if pid is None else pid))
+        return int(self._control.recv(_MAX_REQUEST))
+
     def kill(self, pid: int | None = None) -> None:
         """End an executor the hard way, the last one by default."""
         os.kill(self.pids[-1] if pid is None else pid, signal.SIGKILL)
@@ -82,11 +92,15 @@ def _keep(control: socket.socket) -> None:
     from dgsf.remoting.executor import loop  # the imports that forks shall share
 
     assert loop
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    ended: dict[int, int] = {}
     while True:
         data, descriptors, _, _ = socket.recv_fds(control, _MAX_REQUEST, 1)
         if not data:
             return
+        _reap(ended)
+        if not descriptors:
+            control.send(str(_exit_code(ended, msgspec.msgpack.decode(data, type=int))).encode())
+            continue
         pid = os.fork()
         if pid == 0:
             control.close()
@@ -95,14 +109,36 @@ def _keep(control: socket.socket) -> None:
         control.send(str(pid).encode())
 
 
+def _reap(ended: dict[int, int]) -> None:
+    with contextlib.suppress(ChildProcessError):
+        while True:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+            if not pid:
+                return
+            ended[pid] = os.waitstatus_to_exitcode(status)
+
+
+def _exit_code(ended: dict[int, int], pid: int) -> int:
+    if pid not in ended:
+        ended[pid] = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    return ended[pid]
+
+
+def limit_memory(lease: int) -> None:
+    """What a worker's sandbox does: an allocation far beyond the lease fails instead of filling the machine."""
+    allowed = data_bytes() + 2 * lease + GIB
+    resource.setrlimit(resource.RLIMIT_DATA, (allowed, resource.getrlimit(resource.RLIMIT_DATA)[1]))
+
+
 def _execute(connection: socket.socket, spec: LocalSpec) -> None:
-    from dgsf.fabric.sandbox.libc import die_with_parent
     from dgsf.remoting.executor.local_words import LocalSession
-    from dgsf.remoting.executor.loop import new_machine, run
+    from dgsf.remoting.executor.loop import new_machine, prepare_process, run
 
     code = 1
     try:
         die_with_parent(signal.SIGKILL)
+        limit_memory(spec.memory_bytes)
+        prepare_process(spec.device_options)
         machine = new_machine(spec, spec.contents)
         code = run(LocalSession(connection, machine, spec, uuid.uuid4().bytes))
     finally:

@@ -9,7 +9,8 @@ from dgsf.errors import ConnectionLost, DgsfError
 from dgsf.remoting.executor.loop import Session
 from dgsf.remoting.executor.machine import Machine
 from dgsf.remoting.executor.wires import Incoming
-from dgsf.wire.frames import Kind
+from dgsf.remoting.protocol import BULK_HEADER
+from dgsf.wire.frames import FLAG_BULK, HEADER, Kind
 from dgsf.wire.messages import Failure, encode
 from dgsf.wire.session import Began, Begin, End, Ended, read_from_guest
 
@@ -27,6 +28,9 @@ class _Spec(Protocol):
     @property
     def usage(self) -> bool: ...
 
+    @property
+    def record(self) -> str: ...
+
 
 class LocalSession(Session):
     """Begin is answered with Began, End with Ended."""
@@ -35,6 +39,21 @@ class LocalSession(Session):
         super().__init__(connection, machine, spec.usage)
         self._spec = spec
         self._identity = identity
+        self._record = open(spec.record, "wb") if spec.record else None  # noqa: SIM115 (as long as the process)
+
+    def take(self, frame: Incoming) -> None:
+        if self._record is not None and frame.kind == Kind.COMMAND:
+            self._write_down(frame)
+        super().take(frame)
+
+    def _write_down(self, frame: Incoming) -> None:
+        assert self._record is not None
+        body: bytes | memoryview = frame.body
+        if frame.flags & FLAG_BULK:
+            body = BULK_HEADER.pack(frame.transfer) + frame.body
+        self._record.write(HEADER.pack(len(body), frame.kind, frame.flags, 0, frame.stream))
+        self._record.write(body)
+        self._record.flush()
 
     def serve(self) -> None:
         try:

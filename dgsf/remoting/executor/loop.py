@@ -16,6 +16,7 @@ import msgspec
 import torch
 
 from dgsf.errors import ConnectionLost, DgsfError, ProtocolError
+from dgsf.remoting.executor.allow import allowed
 from dgsf.remoting.executor.answers import Answers
 from dgsf.remoting.executor.contents import Contents
 from dgsf.remoting.executor.devices import open_device
@@ -29,6 +30,7 @@ from dgsf.wire.frames import FLAG_BULK, FLAG_MORE, Kind
 CONTENTS_MOUNT = "/dgsf/contents"
 EXIT_REFUSED = 76
 _decode = msgspec.msgpack.Decoder().decode
+allowed()  # the list is made where the zygote imports this, once for all of its workers
 
 
 class Spec(Protocol):
@@ -155,8 +157,10 @@ class Session:
     def _look_ahead(self, records: list[Any], start: int) -> None:
         try:
             self._machine.arrivals.look_ahead(records, start)
-        except (TypeError, ValueError, IndexError) as error:
-            raise ProtocolError(f"a record cannot be read: {error}") from error
+        except DgsfError:
+            raise
+        except Exception as error:
+            raise ProtocolError(f"a record cannot be read: {error}"[:300]) from error
 
 
 def _records(body: memoryview) -> list[Any]:
@@ -179,7 +183,6 @@ def prepare_process(options: dict[str, Any]) -> None:
 
 def new_machine(spec: Spec, folder: str = "") -> Machine:
     """The machine of a session on the device that the spec names."""
-    prepare_process(spec.device_options)
     device = open_device(spec.device_kind, spec.device_options)
     return Machine(device, Limits(memory_bytes=spec.memory_bytes), Contents(folder))
 
@@ -201,6 +204,7 @@ def serve(control: socket.socket, connection: socket.socket, spec: Spec) -> NoRe
     code = 1
     try:
         connection.setblocking(True)
+        prepare_process(spec.device_options)
         folder = CONTENTS_MOUNT if os.path.isdir(CONTENTS_MOUNT) else ""
         code = run(Session(connection, new_machine(spec, folder)))
     finally:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
 from dgsf.errors import DgsfError, OutOfMemory, ProtocolError, RemoteOpError
 from dgsf.remoting.executor import uploads
@@ -28,6 +28,8 @@ from dgsf.remoting.executor.traces import Traces
 from dgsf.remoting.protocol import Record, Status
 
 USAGE_NS = 50_000_000
+FAILED: Final = object()
+_UNKNOWN = CallFailure(0, RemoteOpError.code, "the call failed")
 _MAX_MESSAGE = 4_000
 _OUT_OF_MEMORY = ("not enough memory", "out of memory", "can't allocate memory")
 
@@ -82,7 +84,9 @@ class Machine:
                     return position - 1
                 if time.perf_counter_ns() - self.told_ns > USAGE_NS:
                     self.tell_usage()
-        except (TypeError, KeyError, IndexError, ValueError, OverflowError) as error:
+        except DgsfError:
+            raise
+        except Exception as error:  # calls note their own failures: this record was no record
             raise ProtocolError(f"record {position} cannot be read: {type(error).__name__}: {error}"[:300]) from error
         finally:
             self.device.end()
@@ -106,7 +110,7 @@ class Machine:
 
     # --- calls
     def call(self, number: int, out: int, handles: list[int], floats: Sequence[float] = ()) -> Any:
-        """A call that nobody waits for; its result, or None if it failed."""
+        """A call that nobody waits for; its result, or FAILED."""
         self.calls += 1
         tensors = self.handles.tensors
         try:
@@ -123,7 +127,7 @@ class Machine:
                 self.keep(kind, out, result, handles)
         except Exception as error:
             self.failed(error, self.kinds.get(number), out, handles)
-            return None
+            return FAILED
         if kind.writes:
             self.changes.written(kind.writes, handles)
         return result
@@ -157,10 +161,10 @@ class Machine:
             if handle not in tensors:
                 earlier = self.handles.lost_to(handle)
                 if earlier is not None:
-                    self.handles.fail(out, earlier, tell=False)
+                    self.handles.fail(out, earlier, kind.outs, tell=False)
                     return
                 error = RemoteOpError(f"{kind.name}: there is no tensor of handle {handle}")
-        self.handles.fail(out, CallFailure.of(self.calls, kind.refusal or _told(kind.name, error)))
+        self.handles.fail(out, CallFailure.of(self.calls, kind.refusal or _told(kind.name, error)), kind.outs)
 
     def _drop_results(self, out: int) -> None:
         """The last call's results, which are the newest handles, do not fit."""
@@ -189,12 +193,10 @@ class Machine:
 
     def _ask(self, request: int, number: int, out: int, handles: list[int], floats: Sequence[float] = ()) -> None:
         result = self.call(number, out, handles, floats)
-        kind = self.kinds[number]
-        lost = self.handles.lost_to(out) if result is None else None
-        if lost is not None and self.handles.untold is None:
-            self.refuse(request, lost)
-            return
-        self.reply(request, self._told_results(kind, result) if lost is None else None)
+        if result is FAILED:
+            self.refuse(request, self.handles.lost_to(out) or _UNKNOWN)
+        else:
+            self.reply(request, self._told_results(self.kinds[number], result))
 
     def _told_results(self, kind: Prepared, result: Any) -> list[Any]:
         told: list[Any] = []

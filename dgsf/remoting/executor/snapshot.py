@@ -164,12 +164,12 @@ class Snapshots:
             if source is True:
                 if not 0 <= size <= raw.numel() - start:
                     raise ProtocolError("a state has fewer bytes than its storages")
-                made[number] = raw[start : start + size].clone()
+                made[number] = self._machine.device.adopt(raw[start : start + size].clone())
                 start += size
             else:
                 found = self._machine.contents.find(check_digest(source), size)
                 assert found is not None
-                made[number] = found
+                made[number] = self._machine.device.adopt(found)
         return made
 
 

@@ -23,7 +23,7 @@ Sink = Callable[[int, int], memoryview]  # transfer, size -> where these bytes g
 
 
 class Incoming(NamedTuple):
-    """A frame; `body` is empty for a bulk frame, whose bytes are where they belong already."""
+    """A frame; the body of a bulk frame is where it belongs already."""
 
     kind: int
     flags: int
@@ -74,8 +74,9 @@ class Wires:
         self._have(_BULK_BYTES)
         (transfer,) = BULK_HEADER.unpack_from(self._buffer, self._start)
         self._start += _BULK_BYTES
-        self._into(sink(transfer, length - _BULK_BYTES))
-        return Incoming(Kind.COMMAND, flags, stream, self._view[:0], transfer)
+        piece = sink(transfer, length - _BULK_BYTES)
+        self._into(piece)
+        return Incoming(Kind.COMMAND, flags, stream, piece, transfer)
 
     def _have(self, count: int) -> None:
         """At least so many bytes in the buffer."""
