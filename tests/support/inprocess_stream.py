@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import torch
@@ -23,6 +24,7 @@ class InProcessStream:
         self.waits = 0
         self.closed = False
         self._next = 1
+        self._elsewhere = ThreadPoolExecutor(1, "executor")
 
     def call(self, kind: Kind, handles: list[int], floats: Sequence[float] = ()) -> int:
         first, made = self._run(kind, handles, floats)
@@ -45,8 +47,8 @@ class InProcessStream:
         by_name = {argument.name: argument.real_type for argument in arguments}
         kwargs = {name: _decode(word, by_name[name], given, floats) for name, word in kind.kwargs.items()}
         try:
-            with torch.no_grad():
-                made = func(*args, **kwargs)
+            # In a thread of its own, as if elsewhere: what autograd and functorch hold for the guest's is not there.
+            made = self._elsewhere.submit(_do, func, args, kwargs).result()
         except Exception as error:
             raise RemoteOpError(str(error)) from error
         return self._keep(func, made, given)
@@ -103,6 +105,11 @@ class InProcessStream:
 
     def close(self) -> None:
         self.closed = True
+        self._elsewhere.shutdown()
+
+
+def _do(func: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    return func(*args, **kwargs)  # no tensor wants a gradient; but torch's fused LSTM asks whether one could
 
 
 def _overload(name: str) -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from dgsf.remoting.guest import factories, special, tensor  # noqa: F401 - `special` registers its operators
+from dgsf.remoting.guest import factories, fused, special, tensor  # noqa: F401 - `special` registers its operators
 from dgsf.remoting.guest.bound import bound
 
 _done: list[Any] = []
@@ -97,5 +97,6 @@ def register() -> torch.device:
         tensor.DEVICE = torch.device("dgsf", 0)
         library = torch.library.Library("aten", "IMPL")
         factories.register(library)
+        fused.register(library)
         _done.append(library)
     return tensor.DEVICE

@@ -133,10 +133,9 @@ def _list(value: list[Any], key: list[Any], handles: list[int], floats: list[flo
             return
         except AttributeError:
             pass  # not all of them are
-    elif kind is int:
-        if not plan.float_lists:
-            key.append(tuple(value))
-            return
+    elif kind is int and not plan.float_lists:
+        key.append(tuple(value))
+        return
     key.append(len(value))
     for item in value:
         _item(item, key, handles, floats, plan)

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
-
 from dgsf.errors import DgsfError
 from dgsf.remoting.guest import dispatch, infer
 from dgsf.remoting.guest.bound import bound
@@ -112,7 +110,3 @@ def ask_again(entry: Entry, args: Any, kwargs: Any, handles: list[int], floats: 
         learned.kind.outs = entry.kind.outs = max(new_handles(results), 0)
         _remember(plan, key, learned)
     return build(results, args, kwargs, first)
-
-
-def same_session(tensor: torch.Tensor) -> bool:
-    return tensor._h.free == bound.need().free  # type: ignore[attr-defined, no-any-return]

@@ -119,7 +119,7 @@ def make_plan(func: Any) -> Plan:
         takes_device=any(argument.name == "device" for argument in schema.arguments),
         keyed_floats=bare in ("arange", "range"),
         float_lists=bare.startswith("_foreach"),
-        special=SPECIALS.get(func.name()) or SPECIALS.get(schema.name),
+        special=_special(func, schema),
         trusted=not _distrusted(func.name(), bare),
     )
 
@@ -127,6 +127,12 @@ def make_plan(func: Any) -> Plan:
 EXTRA_VIEWS = frozenset({"_unsafe_view", "_reshape_alias"})
 SPECIALS: dict[str, Any] = {}  # operators that are not simply sent, by name with or without overload
 DISTRUSTED: set[str] = set()  # operators whose metadata cannot be inferred here, by bare name or with overload
+
+
+def _special(func: Any, schema: Any) -> Any:
+    if func.namespace != "aten":
+        return SPECIALS["aten::_pack_padded_sequence"]  # it is not torch's own: taken apart
+    return SPECIALS.get(func.name()) or SPECIALS.get(schema.name)
 
 
 def _distrusted(name: str, bare: str) -> bool:

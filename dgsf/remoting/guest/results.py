@@ -55,7 +55,7 @@ _alias_kinds: dict[int, Kind] = {}
 def build(results: tuple[Any, ...], args: Any, kwargs: Any, first: int) -> Any:
     """The results of one call, its new handles beginning at `first`."""
     base = args[0].storage_offset() if args and isinstance(args[0], RemoteTensor) else 0
-    made = []
+    made: list[Any] = []
     for result in results:
         if isinstance(result, list):
             made.append([_one(item, base, first + index) for index, item in enumerate(result)])

@@ -20,7 +20,18 @@ from dgsf.remoting.guest.tensor import RemoteTensor
 from dgsf.remoting.guest.transfer import materialise, upload
 
 # Operators that take index or helper tensors from the CPU, as on CUDA.
-_TAKES_CPU = ("index", "_index_put", "_unsafe_index", "tensor_split", "_foreach", "repeat_interleave")
+_TAKES_CPU = (
+    "index",
+    "_index_put",
+    "_unsafe_index",
+    "tensor_split",
+    "_foreach",
+    "repeat_interleave",
+    "lstm",
+    "gru",
+    "rnn",
+)
+_TWO_DEVICES = "Expected all tensors to be on the same device, but found at least two devices"
 
 
 def settled(plan: Plan, args: Any, kwargs: Any) -> tuple[Any, Any] | None:
@@ -61,9 +72,7 @@ class _Settler:
             self.changed = True
             return self._remote(value.as_subclass(RemoteTensor))
         if value.dim() and not self._takes_cpu:
-            raise RuntimeError(
-                f"Expected all tensors to be on the same device, but found at least two devices, dgsf:0 and {value.device}!"
-            )
+            raise RuntimeError(f"{_TWO_DEVICES}, dgsf:0 and {value.device}!")
         self.changed = True
         return upload(value)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 import torch
@@ -17,8 +18,11 @@ from dgsf.remoting.guest.transfer import again, download, fill_pending, material
 aten = torch.ops.aten
 
 
-def _special(*names: str) -> Any:
-    def register(function: Any) -> Any:
+Kernel = Callable[[Plan, Any, Any], Any]
+
+
+def _special(*names: str) -> Callable[[Kernel], Kernel]:
+    def register(function: Kernel) -> Kernel:
         for name in names:
             SPECIALS[f"aten::{name}"] = function
         return function
@@ -117,3 +121,22 @@ def _is_same_size(plan: Plan, args: Any, kwargs: Any) -> bool:
 @_special("_has_same_storage_numel")
 def _same_numel(plan: Plan, args: Any, kwargs: Any) -> bool:
     return bool(args[0].numel() == args[1].numel())
+
+
+@_special("_pack_padded_sequence")
+def take_apart(plan: Plan, args: Any, kwargs: Any) -> Any:
+    """Let torch do it by smaller operators: what mixes CPU tensors in, and operators that are not torch's own."""
+    func = plan.func
+    for key in ("CompositeImplicitAutograd", "CompositeExplicitAutograd", "CompositeExplicitAutogradNonFunctional"):
+        if torch._C._dispatch_has_kernel_for_dispatch_key(plan.name, key):
+            return func._op_dk(getattr(torch._C.DispatchKey, key), *args, **kwargs)
+    raise OpNotAllowed(
+        f"{plan.name} has no kernel for a remote device and cannot be taken apart; move its tensors to the CPU for it"
+    )
+
+
+@_special("_to_sparse", "to_sparse", "_to_sparse_csr", "_to_sparse_csc", "_to_sparse_bsr", "_to_sparse_bsc", "to_mkldnn",
+          "_sparse_mm_reduce_impl", "sparse_sampled_addmm", "sparse_resize_", "_nested_view_from_buffer",
+          "quantize_per_tensor", "quantize_per_channel")  # fmt: skip
+def _dense_only(plan: Plan, args: Any, kwargs: Any) -> NoReturn:
+    raise OpNotAllowed(f"{plan.name} is not available: a remote device holds dense tensors only")

@@ -33,13 +33,13 @@ class Handle:
             self.free(self.id)
 
 
-class RemoteTensor(torch.Tensor):
+class RemoteTensor(torch.Tensor):  # type: ignore[misc]
     """A tensor on the remote device."""
 
     _h: Handle
     _m: Layout
 
-    __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
+    __torch_function__ = torch._C._disabled_torch_function_impl
 
     @classmethod
     def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
