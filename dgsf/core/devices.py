@@ -25,6 +25,8 @@ from dgsf.errors import ConfigError
 
 AUTO: Final = "auto"
 KINDS = ("cpu", "cuda", "sim")
+HOST: Final = "host"  # the kind of a function host: a server without a device, which runs function bodies
+HOST_SLOTS = 8
 MAX_DEVICES = 1024
 DEFAULT_SLOTS = 4
 _TYPE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.\-]{0,63}")
@@ -75,6 +77,15 @@ def parse_devices(text: str, read_file: Callable[[str], str] | None = None, pric
     else:
         groups = [_group_of_text(piece) for piece in stripped.split(",")]
     return _number([_checked(group, price_nano_per_us) for group in groups])
+
+
+def parse_hosts(text: str) -> DeviceSpec | None:
+    """The function host that a setting describes, 'auto' or a number of slots; None for 0. It costs nothing."""
+    stripped = text.strip().lower()
+    slots = HOST_SLOTS if stripped == AUTO else int(stripped) if stripped.isdecimal() else -1
+    if not 0 <= slots <= MAX_DEVICES:
+        raise ConfigError(f"hosts: {text!r}: expected 'auto' or a number of slots from 0 (no host) to {MAX_DEVICES}")
+    return DeviceSpec(HOST, HOST, 0, 0, slots, price_nano_per_us=0) if slots else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,7 +245,7 @@ def _checked(group: _Group, price: int) -> tuple[_Group, dict[str, Any]]:
     known = _COMMON | _BY_KIND[group.kind]
     if not 1 <= group.count <= MAX_DEVICES:
         raise _wrong(group.where, f"the number of devices must be from 1 to {MAX_DEVICES}")
-    if group.type and not _TYPE.fullmatch(group.type):
+    if group.type and (not _TYPE.fullmatch(group.type) or group.type.lower() == HOST):
         raise _wrong(group.where, f"{group.type!r} cannot be a device type")
     values: dict[str, Any] = {"price": price}
     for name, value in group.attributes.items():

@@ -46,6 +46,16 @@ class OpenSession(Protocol):
     def ended(self) -> bool: ...
 
     @property
+    def failure(self) -> DgsfError | None:
+        """Why it ended, if the platform ended it; None while it lives and if its guest wished so."""
+        ...
+
+    @property
+    def waiting(self) -> bool:
+        """Whether it has asked for a device and not got one yet; such time is not the function's own."""
+        ...
+
+    @property
     def device_us(self) -> int:
         """All device time so far that is to be paid for."""
         ...

@@ -1,0 +1,29 @@
+"""Bind a stream as this process's remote device, for as long as a context lasts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+
+from dgsf.errors import UsageError
+from dgsf.remoting.guest import backend
+from dgsf.remoting.guest.bound import bound
+from dgsf.remoting.guest.kinds import Stream
+
+
+@contextmanager
+def bind(stream: Stream, alias: str = "") -> Iterator[torch.device]:
+    """The remote device of this stream; its tensors end with the context."""
+    if bound.stream is not None:
+        raise UsageError("a remote device is attached already; one program uses one at a time")
+    device = backend.register()
+    threads = torch.autograd.is_multithreading_enabled()
+    bound.to(stream)
+    torch.autograd.set_multithreading_enabled(False)
+    try:
+        yield device
+    finally:
+        torch.autograd.set_multithreading_enabled(threads)
+        bound.to(None)

@@ -1,0 +1,102 @@
+"""The device "dgsf" as torch knows it: registered once per process, on the first attach, never at import.
+
+Torch wants a device module, hooks and a guard.  The module has the whole random-number interface, because torch
+asks it even for CPU code; with no session it answers for a device that is not there.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from dgsf.remoting.guest import factories, fused, special, tensor  # noqa: F401 - `special` registers its operators
+from dgsf.remoting.guest.bound import bound
+
+_done: list[Any] = []
+
+
+class DeviceModule:
+    """What `torch.dgsf` is."""
+
+    def is_available(self) -> bool:
+        return bound.stream is not None
+
+    def is_initialized(self) -> bool:
+        return bound.stream is not None
+
+    def init(self) -> None:
+        pass
+
+    def device_count(self) -> int:
+        return 1 if bound.stream is not None else 0
+
+    def current_device(self) -> int:
+        return 0
+
+    def set_device(self, device: Any) -> None:
+        pass
+
+    def get_device_name(self, device: Any = None) -> str:
+        return "DGSF remote device"
+
+    def synchronize(self, device: Any = None) -> None:
+        if bound.stream is not None:
+            bound.stream.sync()
+
+    def empty_cache(self) -> None:
+        pass
+
+    def _is_in_bad_fork(self) -> bool:
+        return False
+
+    def manual_seed(self, seed: int) -> None:
+        self.manual_seed_all(seed)
+
+    def manual_seed_all(self, seed: int) -> None:
+        if bound.stream is not None:
+            bound.stream.seed(int(seed))
+
+    def seed(self) -> None:
+        self.manual_seed_all(torch.default_generator.seed())
+
+    def seed_all(self) -> None:
+        self.seed()
+
+    def initial_seed(self) -> int:
+        return int(torch.initial_seed())
+
+    def get_rng_state(self, device: Any = None) -> torch.Tensor:
+        if bound.stream is None:
+            return torch.empty(0, dtype=torch.uint8)
+        return bound.stream.rng_state()
+
+    def set_rng_state(self, state: torch.Tensor, device: Any = None) -> None:
+        if bound.stream is not None and state.numel():
+            bound.stream.set_rng_state(state)
+
+    def get_rng_state_all(self) -> list[torch.Tensor]:
+        return [self.get_rng_state()] if bound.stream is not None else []
+
+    def set_rng_state_all(self, states: list[torch.Tensor]) -> None:
+        for state in states:
+            self.set_rng_state(state)
+
+    def get_amp_supported_dtype(self) -> list[torch.dtype]:
+        return [torch.float16, torch.bfloat16]
+
+    def is_bf16_supported(self) -> bool:
+        return True
+
+
+def register() -> torch.device:
+    """Make the device known to torch; the second time only says it again."""
+    if not _done:
+        setup = torch.utils.backend_registration._setup_privateuseone_for_python_backend
+        setup("dgsf", backend_module=DeviceModule())
+        tensor.DEVICE = torch.device("dgsf", 0)
+        library = torch.library.Library("aten", "IMPL")
+        factories.register(library)
+        fused.register(library)
+        _done.append(library)
+    return tensor.DEVICE

@@ -1,0 +1,162 @@
+"""Operators that torch would take apart before they reach the device, and that are sent whole instead.
+
+`linear` and `matmul` have derivatives in torch that are used as soon as a backend has a kernel for them: one call
+forward, few backward, instead of a chain of views around one multiplication.  Attention is one call each way.
+Composite operators with `out=` are sent whole because their parts write into results of other sizes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from dgsf.remoting.guest import rnn
+from dgsf.remoting.guest.dispatch import dispatch
+from dgsf.remoting.guest.plans import DISTRUSTED, SPECIALS, Plan
+
+aten = torch.ops.aten
+_matmul: list[Any] = []  # its registration, while there is one
+
+# Metadata that meta kernels get wrong, or that depends on the device's own choice of kernel.
+DISTRUSTED.update((
+    "scaled_dot_product_attention", "_scaled_dot_product_flash_attention_for_cpu", "native_batch_norm", "lstm", "gru",
+    "rnn_tanh", "rnn_relu", "_native_batch_norm_legit", "_native_batch_norm_legit_functional", "_batch_norm_impl_index",
+    "_batch_norm_with_update", "_embedding_bag", "_embedding_bag_forward_only", "_linalg_svd", "linalg_svd", "svd",
+    "linalg_eig", "linalg_eigvals", "_fft_r2c", "_fft_c2r", "_fft_c2c", "mkldnn_rnn_layer", "mkldnn_rnn_layer_backward",
+    "max_unpool2d", "max_unpool3d", "nonzero_static", "_linalg_det", "_linalg_slogdet", "_linalg_solve_ex",
+    "_transformer_encoder_layer_fwd", "_native_multi_head_attention", "linalg_lstsq", "_linalg_eigh", "linalg_qr",
+))  # fmt: skip
+
+
+def linear_backward(plan: Plan, args: Any, kwargs: Any) -> Any:
+    """The three gradients of `linear`, by matrix products that every device has."""
+    source, grad, weight, mask = args
+    to_source = dispatch(aten.matmul.default, (grad, weight), {}) if mask[0] else None
+    to_weight = to_bias = None
+    if mask[1] or mask[2]:
+        rows = grad if grad.dim() == 2 else aten.reshape.default(grad, [-1, grad.shape[-1]])
+        if mask[1]:
+            columns = source if source.dim() == 2 else aten.reshape.default(source, [-1, source.shape[-1]])
+            to_weight = dispatch(aten.mm.default, (dispatch(aten.t.default, (rows,), {}), columns), {})
+        if mask[2]:
+            to_bias = dispatch(aten.sum.dim_IntList, (rows, [0]), {})
+    return to_source, to_weight, to_bias
+
+
+def matmul_backward(plan: Plan, args: Any, kwargs: Any) -> Any:
+    """The two gradients of `matmul`, for vectors, matrices and batches of them."""
+    grad, left, right, mask = args
+    if left.dim() == 1 and right.dim() == 1:
+        return tuple(grad * other if wanted else None for other, wanted in ((right, mask[0]), (left, mask[1])))
+    tall = left.unsqueeze(0) if left.dim() == 1 else left
+    wide = right.unsqueeze(1) if right.dim() == 1 else right
+    if left.dim() == 1:
+        grad = grad.unsqueeze(-2)
+    if right.dim() == 1:
+        grad = grad.unsqueeze(-1)
+    to_left = (grad @ _adjoint(wide)).sum_to_size(tall.shape).reshape(left.shape) if mask[0] else None
+    to_right = _to_right(grad, tall, wide).reshape(right.shape) if mask[1] else None
+    return to_left, to_right
+
+
+def _to_right(grad: torch.Tensor, tall: torch.Tensor, wide: torch.Tensor) -> torch.Tensor:
+    if wide.dim() == 2 and tall.dim() > 2:  # one product instead of a batch of them that is then summed up
+        rows = tall.expand(*grad.shape[:-1], tall.shape[-1]).reshape(-1, tall.shape[-1])
+        return _adjoint(rows) @ grad.reshape(-1, grad.shape[-1])
+    return (_adjoint(tall) @ grad).sum_to_size(wide.shape)
+
+
+def _adjoint(tensor: torch.Tensor) -> torch.Tensor:
+    turned = tensor.transpose(-2, -1)
+    return turned.conj() if tensor.is_complex() else turned
+
+
+def attention(
+    query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: float = 0.0, is_causal: bool = False, *,
+    scale: Any = None, enable_gqa: bool = False,
+) -> Any:  # fmt: skip
+    """Scaled dot product attention: whole without gradients, by torch's flash kernel with them."""
+    wanted = torch.is_grad_enabled() and any(
+        part is not None and part.requires_grad for part in (query, key, value, attn_mask)
+    )
+    if not wanted:
+        named = {"scale": scale, "enable_gqa": enable_gqa}
+        named = {name: given for name, given in named.items() if given}
+        args = (query, key, value, attn_mask, float(dropout_p), is_causal)
+        return dispatch(aten.scaled_dot_product_attention.default, args, named)
+    if _flash(query, key, value, attn_mask, dropout_p, enable_gqa):
+        mask = _additive(attn_mask, query.dtype)
+        flash = aten._scaled_dot_product_flash_attention_for_cpu.default
+        return flash(query, key, value, 0.0, is_causal, attn_mask=mask, scale=scale)[0]
+    math = aten._scaled_dot_product_attention_math.default
+    mask = _additive(attn_mask, query.dtype)
+    return math(query, key, value, mask, dropout_p, is_causal, None, scale=scale, enable_gqa=enable_gqa)[0]
+
+
+def _flash(query: Any, key: Any, value: Any, mask: Any, dropout: float, gqa: bool) -> bool:
+    """Whether the flash kernel takes this: four dimensions, equal heads and widths, no dropout, a plain mask."""
+    if dropout or gqa or query.dim() != 4 or key.shape != value.shape or query.shape[:2] != key.shape[:2]:
+        return False
+    if query.shape[3] != key.shape[3] or not query.numel() or not key.numel():
+        return False
+    if mask is not None and (mask.requires_grad or mask.dim() not in (2, 4)):
+        return False
+    return all(part.stride(3) == 1 for part in (query, key, value)) and query.dtype in _FLASH_TYPES
+
+
+_FLASH_TYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
+
+
+def _additive(mask: Any, dtype: torch.dtype) -> Any:
+    if mask is None or mask.dtype is not torch.bool:
+        return mask
+    return torch.zeros_like(mask, dtype=dtype).masked_fill(mask.logical_not(), float("-inf"))
+
+
+def _whole(func: Any) -> Any:
+    def kernel(*args: Any, **kwargs: Any) -> Any:
+        return dispatch(func, args, kwargs)
+
+    return kernel
+
+
+def _composites_with_out() -> list[Any]:
+    """Composite operators that write into `out=`."""
+    found = []
+    for name in torch._C._dispatch_get_all_op_names():
+        composite = torch._C._dispatch_has_kernel_for_dispatch_key(name, "CompositeImplicitAutograd")
+        if not name.startswith("aten::") or not composite or "fbgemm" in name:
+            continue
+        bare, _, overload = name.removeprefix("aten::").partition(".")
+        func = getattr(getattr(torch.ops.aten, bare), overload or "default", None)
+        if func is not None and _writes_named(func._schema):
+            found.append(func)
+    return found
+
+
+def _writes_named(schema: Any) -> bool:
+    written = [argument for argument in schema.arguments if argument.alias_info and argument.alias_info.is_write]
+    takes_tensors = any("Tensor" in str(a.type) for a in schema.arguments if a not in written)
+    return bool(written) and takes_tensors and all(argument.kwarg_only for argument in written)
+
+
+def whole_matmul(wanted: bool) -> None:
+    """Send `matmul` whole, or let torch take it apart: the whole one has no forward-mode derivative."""
+    if wanted and not _matmul:
+        library = torch.library.Library("aten", "IMPL")
+        library.impl("matmul", _whole(aten.matmul.default), "PrivateUse1")
+        _matmul.append(library)
+    elif not wanted and _matmul:
+        _matmul.pop()._destroy()
+
+
+def register(library: Any) -> None:
+    SPECIALS["aten::linear_backward"] = linear_backward
+    SPECIALS["aten::matmul_backward"] = matmul_backward
+    library.impl("linear", _whole(aten.linear.default), "PrivateUse1")
+    whole_matmul(True)
+    library.impl("scaled_dot_product_attention", attention, "AutogradPrivateUse1")
+    rnn.register(library)
+    for func in _composites_with_out():
+        library.impl(func.name().removeprefix("aten::"), _whole(func), "PrivateUse1")

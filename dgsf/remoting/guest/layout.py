@@ -1,0 +1,47 @@
+"""Layouts: a tensor's type, sizes and strides, interned so that equal ones are one object.
+
+A layout is compared by identity, which makes the keys of the shape cache cheap.  The storage offset is no part of
+it: results do not depend on where in its storage an argument begins, and views know their own distance from it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+
+class Layout:
+    """Type, sizes and strides of a tensor; there is only one object of each."""
+
+    __slots__ = ("dtype", "empty", "size", "stride")
+
+    def __init__(self, dtype: torch.dtype, size: torch.Size, stride: tuple[int, ...]) -> None:
+        self.dtype = dtype
+        self.size = size
+        self.stride = stride
+        self.empty: Any = None  # the kind of call that makes such a tensor, once it was needed
+
+    def __repr__(self) -> str:
+        return f"Layout({self.dtype}, {tuple(self.size)}, {self.stride})"
+
+
+class Table:
+    """The layouts of one session; those of another one never equal them, so its tensors cannot be mixed in."""
+
+    def __init__(self) -> None:
+        self._known: dict[Any, Layout] = {}
+
+    def of(self, dtype: torch.dtype, size: Any, stride: Any) -> Layout:
+        key = (dtype, tuple(size), tuple(stride))
+        found = self._known.get(key)
+        if found is None:
+            found = self._known.setdefault(key, Layout(dtype, torch.Size(key[1]), key[2]))
+        return found
+
+    def like(self, tensor: torch.Tensor) -> Layout:
+        return self.of(tensor.dtype, tensor.shape, tensor.stride())
+
+
+# What a tensor carries whose memory was not asked for yet: in no key of the cache, so it always takes the slow way.
+PENDING = Layout(torch.float32, torch.Size(()), ())

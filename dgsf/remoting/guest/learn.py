@@ -1,0 +1,112 @@
+"""What happens on a key that was not seen before: settle the arguments, find out what comes out, remember it.
+
+Metadata comes from torch's own meta kernels where they can be trusted, else from the executor, which is asked
+once per key (and always for operators whose results depend on values).  If inference fails, the executor has the
+last word; if it fails there too, the user sees torch's own error at once.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dgsf.errors import DgsfError
+from dgsf.remoting.guest import dispatch, infer
+from dgsf.remoting.guest.bound import bound
+from dgsf.remoting.guest.encode import Encoder
+from dgsf.remoting.guest.plans import ARGUMENT, ASK, CACHE_LIMIT, MANY, NOTHING, ONE, VIEW, Entry, Place, Plan, Spec
+from dgsf.remoting.guest.results import alias, build, new_handles
+from dgsf.remoting.guest.settle import run_elsewhere, settled
+from dgsf.remoting.guest.tensor import refit
+
+
+def learn(plan: Plan, args: Any, kwargs: Any, key: Any, handles: list[int], floats: list[float]) -> Any:
+    bound.need()
+    elsewhere = run_elsewhere(plan, args, kwargs)
+    if elsewhere is not None:
+        return elsewhere()
+    changed = settled(plan, args, kwargs)
+    if changed is not None:
+        return dispatch.send(plan, *changed)
+    if plan.dynamic or not plan.trusted:
+        return _ask(plan, args, kwargs, key, handles, floats)
+    try:
+        outcome = infer.infer(plan, args, kwargs)
+    except Exception as error:
+        return _second_opinion(plan, args, kwargs, key, handles, floats, error)
+    entry = _entry(plan, args, outcome.kwargs, outcome)
+    _remember(plan, key, entry)
+    return dispatch.finish(entry, args, kwargs, handles, floats)
+
+
+def _second_opinion(
+    plan: Plan, args: Any, kwargs: Any, key: Any, handles: list[int], floats: list[float], error: Exception
+) -> Any:
+    """Inference failed: perhaps it is only the meta kernel that is missing or narrower than the real one."""
+    try:
+        return _ask(plan, args, kwargs, key, handles, floats)
+    except DgsfError:
+        if isinstance(error, NotImplementedError) and "meta" in str(error).lower():
+            raise
+        raise error from None
+
+
+def _entry(plan: Plan, args: Any, kwargs: dict[str, Any], outcome: infer.Outcome) -> Entry:
+    results = outcome.results
+    encoder = Encoder(plan.name, plan.float_lists, plan.keyed_floats)
+    kind = encoder.kind(args, kwargs, new_handles(results))
+    if outcome.refits:
+        return Entry(kind, MANY, results=results, refits=outcome.refits)
+    if not results:
+        return Entry(kind, NOTHING)
+    if len(results) == 1:
+        only = results[0]
+        if isinstance(only, Place):
+            return Entry(kind, ARGUMENT, place=only)
+        if isinstance(only, Spec):
+            return Entry(kind, VIEW if only.view else ONE, layout=only.layout, offset=only.offset)
+    return Entry(kind, MANY, results=results)
+
+
+def _remember(plan: Plan, key: Any, entry: Entry) -> None:
+    if dispatch.STRANGE in key:
+        return
+    if len(plan.cache) >= CACHE_LIMIT:
+        plan.cache.clear()
+    plan.cache[key] = entry
+
+
+def _ask(plan: Plan, args: Any, kwargs: Any, key: Any, handles: list[int], floats: list[float]) -> Any:
+    """Let the executor say what comes out; remember it unless it depends on values."""
+    kwargs_sent = infer.with_dtype(plan, kwargs)
+    encoder = Encoder(plan.name, plan.float_lists, plan.keyed_floats)
+    kind = encoder.kind(args, kwargs_sent, infer.tensors_returned(plan))
+    entry = Entry(kind, ASK, place=plan)
+    if plan.dynamic:
+        _remember(plan, key, entry)
+        return ask_again(entry, args, kwargs, handles, floats)
+    return ask_again(entry, args, kwargs, handles, floats, key)
+
+
+def ask_again(entry: Entry, args: Any, kwargs: Any, handles: list[int], floats: list[float], key: Any = None) -> Any:
+    """Do the call, wait for what came out, and wrap it."""
+    plan, stream = entry.place, bound.need()
+    written = [place.get(args, kwargs) for place in plan.written]
+    written = [tensor for tensor in written if tensor is not None and not isinstance(tensor, list)]
+    fresh = [alias(tensor._h) for tensor in written]
+    for tensor, handle in zip(written, fresh, strict=True):
+        handles[handles.index(tensor._h.id)] = handle.id
+    first, told = stream.ask(entry.kind, handles, floats)
+    results = infer.from_answer(plan, args, told)
+    changed = False
+    for tensor, handle in zip(written, fresh, strict=True):
+        dtype, sizes, strides, offset = stream.meta(handle.id)
+        layout = bound.layouts.of(dtype, sizes, strides)
+        if layout is not tensor._m or offset != tensor.storage_offset():
+            refit(tensor, layout, offset, handle)
+            changed = True
+    if key is not None and not changed:
+        outcome = infer.Outcome(results, (), kwargs)
+        learned = _entry(plan, args, infer.with_dtype(plan, kwargs), outcome)
+        learned.kind.outs = entry.kind.outs = max(new_handles(results), 0)
+        _remember(plan, key, learned)
+    return build(results, args, kwargs, first)

@@ -1,0 +1,153 @@
+"""A plan per operator overload: what its schema says, looked up once.
+
+Plans hang on torch's own overload objects, so that the hot path finds one by an attribute.  Each has its own
+cache from a call's key (layouts and plain values) to the entry that says what to send and what comes out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from dgsf.remoting.guest.kinds import Kind
+from dgsf.remoting.guest.layout import Layout
+
+# How an entry's results are made.
+ONE, VIEW, ARGUMENT, NOTHING, MANY, ASK = range(6)
+
+CACHE_LIMIT = 20_000  # entries of one operator; beyond it the cache is emptied and learns anew
+
+
+@dataclass(slots=True, frozen=True)
+class Spec:
+    """A new tensor among the results: its layout, and its offset (for a view: from where its base begins)."""
+
+    layout: Layout
+    offset: int = 0
+    view: bool = False
+
+
+@dataclass(slots=True, frozen=True)
+class Value:
+    """A result that is no tensor."""
+
+    value: Any
+
+
+@dataclass(slots=True, frozen=True)
+class Place:
+    """An argument's place: positional, or by name if it was given so."""
+
+    index: int
+    name: str
+
+    def get(self, args: Any, kwargs: Any) -> Any:
+        return args[self.index] if self.index < len(args) else kwargs.get(self.name)
+
+
+@dataclass(slots=True, frozen=True)
+class Refit:
+    """A written argument whose metadata the call changes: which, and to what."""
+
+    place: Place
+    spec: Spec
+
+
+@dataclass(slots=True)
+class Entry:
+    """What is known about all calls of one key."""
+
+    kind: Kind
+    how: int
+    layout: Any = None  # ONE, VIEW: of the result
+    offset: int = 0
+    place: Any = None  # ARGUMENT: which one is returned
+    results: Any = None  # MANY: Spec, Value, Place, None and lists of them
+    refits: tuple[Refit, ...] = ()
+
+
+@dataclass(slots=True)
+class Plan:
+    """One operator overload."""
+
+    func: Any
+    name: str
+    view: bool
+    dynamic: bool  # what comes out depends on values: always ask
+    written: tuple[Place, ...]
+    returned: tuple[Any, ...]  # per result: the Place of the written argument, or the type of a new one
+    takes_device: bool
+    keyed_floats: bool
+    float_lists: bool
+    special: Any = None
+    trusted: bool = True  # false: the executor is asked for the metadata of every new key
+    cache: dict[Any, Entry] = field(default_factory=dict)
+
+
+def _arguments_written(schema: Any) -> dict[str, Place]:
+    found = {}
+    for index, argument in enumerate(schema.arguments):
+        alias = argument.alias_info
+        if alias is not None and alias.is_write:
+            place = Place(1000 if argument.kwarg_only else index, argument.name)
+            for name in alias.before_set:
+                found[name] = place
+    return found
+
+
+def _returned(result: Any, written: dict[str, Place]) -> Any:
+    alias = result.alias_info
+    if alias is not None and alias.is_write:
+        return next((written[name] for name in alias.before_set if name in written), str(result.type))
+    return str(result.type)
+
+
+def make_plan(func: Any) -> Plan:
+    schema = func._schema
+    written = _arguments_written(schema)
+    bare = schema.name.removeprefix("aten::")
+    tags = func.tags
+    return Plan(
+        func=func,
+        name=func.name(),
+        view=bool(func.is_view) or bare in EXTRA_VIEWS,
+        dynamic=torch.Tag.dynamic_output_shape in tags or torch.Tag.data_dependent_output in tags,
+        written=tuple(dict.fromkeys(written.values())),
+        returned=tuple(_returned(result, written) for result in schema.returns),
+        takes_device=any(argument.name == "device" for argument in schema.arguments),
+        keyed_floats=bare in ("arange", "range"),
+        float_lists=bare.startswith("_foreach"),
+        special=_special(func, schema),
+        trusted=not _distrusted(func.name(), bare),
+    )
+
+
+EXTRA_VIEWS = frozenset({"_unsafe_view", "_reshape_alias"})
+SPECIALS: dict[str, Any] = {}  # operators that are not simply sent, by name with or without overload
+DISTRUSTED: set[str] = set()  # operators whose metadata cannot be inferred here, by bare name or with overload
+
+
+def _special(func: Any, schema: Any) -> Any:
+    if func.namespace != "aten":
+        return SPECIALS["aten::_pack_padded_sequence"]  # it is not torch's own: taken apart
+    return SPECIALS.get(func.name()) or SPECIALS.get(schema.name)
+
+
+def _distrusted(name: str, bare: str) -> bool:
+    return name in DISTRUSTED or bare in DISTRUSTED
+
+
+def plan_of(func: Any) -> Plan:
+    try:
+        return func._dgsf_plan  # type: ignore[no-any-return]
+    except AttributeError:
+        plan = func._dgsf_plan = make_plan(func)
+        return plan
+
+
+def forget_plans(plans: list[Plan]) -> None:
+    """Empty the caches: their layouts belong to a session that has ended."""
+    for plan in plans:
+        plan.cache.clear()

@@ -1,0 +1,89 @@
+"""The results of calls that have several, write into arguments, or change an argument's metadata."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dgsf.remoting.guest.bound import bound
+from dgsf.remoting.guest.kinds import Kind
+from dgsf.remoting.guest.plans import ASK, Entry, Place, Spec, Value
+from dgsf.remoting.guest.tensor import Handle, RemoteTensor, refit, wrap
+from dgsf.remoting.protocol import TENSOR
+
+
+def many(entry: Entry, args: Any, kwargs: Any, handles: list[int], floats: list[float]) -> Any:
+    """Send a call and make its results by the entry's list of them."""
+    if entry.how == ASK:
+        from dgsf.remoting.guest import learn
+
+        return learn.ask_again(entry, args, kwargs, handles, floats)
+    fresh = own_handles(entry, args, kwargs, handles)
+    first = bound.call(entry.kind, handles, floats)
+    for tensor, handle, spec in fresh:
+        refit(tensor, spec.layout, spec.offset, handle)
+    return build(entry.results, args, kwargs, first)
+
+
+def own_handles(entry: Entry, args: Any, kwargs: Any, handles: list[int]) -> list[tuple[RemoteTensor, Handle, Spec]]:
+    """A new handle for each argument whose metadata will change: others may share the old one."""
+    fresh = []
+    for change in entry.refits:
+        tensor = change.place.get(args, kwargs)
+        handle = alias(tensor._h)
+        handles[handles.index(tensor._h.id)] = handle.id
+        fresh.append((tensor, handle, change.spec))
+    return fresh
+
+
+def alias(handle: Handle) -> Handle:
+    """Another handle of the same remote tensor, with metadata of its own."""
+    stream = bound.need()
+    return Handle(stream.call(_ALIAS(), [handle.id]), stream.free)
+
+
+def _ALIAS() -> Kind:
+    kind = _alias_kinds.get(id(bound.layouts))
+    if kind is None:
+        _alias_kinds.clear()
+        kind = _alias_kinds[id(bound.layouts)] = Kind("aten::alias", [{TENSOR: 0}])
+    return kind
+
+
+_alias_kinds: dict[int, Kind] = {}
+
+
+def build(results: tuple[Any, ...], args: Any, kwargs: Any, first: int) -> Any:
+    """The results of one call, its new handles beginning at `first`."""
+    base = args[0].storage_offset() if args and isinstance(args[0], RemoteTensor) else 0
+    made: list[Any] = []
+    for result in results:
+        if isinstance(result, list):
+            made.append([_one(item, base, first + index) for index, item in enumerate(result)])
+            first += len(result)
+        elif isinstance(result, Place):
+            made.append(result.get(args, kwargs))
+        elif isinstance(result, Value):
+            made.append(result.value)
+        else:
+            made.append(_one(result, base, first))
+            first += 1
+    if len(made) == 1:
+        return made[0]
+    return tuple(made) if made else None
+
+
+def _one(spec: Spec | None, base: int, number: int) -> RemoteTensor | None:
+    if spec is None:
+        return None
+    return wrap(spec.layout, number, spec.offset + base if spec.view else spec.offset)
+
+
+def new_handles(results: tuple[Any, ...]) -> int:
+    """How many handles a call with these results uses up."""
+    count = 0
+    for result in results:
+        if isinstance(result, list):
+            count += len(result)
+        elif result is None or isinstance(result, Spec):
+            count += 1
+    return count

@@ -1,0 +1,86 @@
+"""Arguments that cannot be sent as they are: memory not asked for, CPU tensors, generators, other sessions.
+
+Also where a call does not go to the device at all: a factory that is asked for a CPU tensor, and random numbers
+from a CPU generator that the user holds, are made here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from dgsf.errors import UsageError
+from dgsf.remoting.guest import local
+from dgsf.remoting.guest.bound import OTHER_SESSION, bound
+from dgsf.remoting.guest.layout import PENDING
+from dgsf.remoting.guest.plans import Plan
+from dgsf.remoting.guest.tensor import RemoteTensor
+from dgsf.remoting.guest.transfer import materialise, upload
+
+# Operators that take index or helper tensors from the CPU, as on CUDA.
+_TAKES_CPU = (
+    "index",
+    "_index_put",
+    "_unsafe_index",
+    "tensor_split",
+    "_foreach",
+    "repeat_interleave",
+    "lstm",
+    "gru",
+    "rnn",
+)
+_TWO_DEVICES = "Expected all tensors to be on the same device, but found at least two devices"
+
+
+def settled(plan: Plan, args: Any, kwargs: Any) -> tuple[Any, Any] | None:
+    """The arguments as they can be sent, or None if they already are."""
+    settler = _Settler(plan)
+    new_args = tuple([settler.value(value) for value in args])
+    new_kwargs = {name: settler.value(value) for name, value in kwargs.items()}
+    return (new_args, new_kwargs) if settler.changed else None
+
+
+class _Settler:
+    def __init__(self, plan: Plan) -> None:
+        self.changed = False
+        self._takes_cpu = plan.name.removeprefix("aten::").startswith(_TAKES_CPU)
+
+    def value(self, value: Any) -> Any:
+        if type(value) is RemoteTensor:
+            return self._remote(value)
+        if isinstance(value, torch.Tensor):
+            return self._local(value)
+        if isinstance(value, list | tuple):
+            return [self.value(item) for item in value]
+        if isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool):
+            self.changed = True
+            return value.node.maybe_as_int() if isinstance(value, torch.SymInt) else value.node.maybe_as_float()
+        return value
+
+    def _remote(self, value: RemoteTensor) -> RemoteTensor:
+        if value._h.free != bound.need().free:
+            raise UsageError(OTHER_SESSION)
+        if value._m is PENDING:
+            materialise(value)
+            self.changed = True
+        return value
+
+    def _local(self, value: torch.Tensor) -> Any:
+        if isinstance(value, RemoteTensor):  # a user's subclass of ours: the same tensor, plainly
+            self.changed = True
+            return self._remote(value.as_subclass(RemoteTensor))
+        if value.dim() and not self._takes_cpu:
+            raise RuntimeError(f"{_TWO_DEVICES}, dgsf:0 and {value.device}!")
+        self.changed = True
+        return upload(value)
+
+
+def run_elsewhere(plan: Plan, args: Any, kwargs: Any) -> Callable[[], Any] | None:
+    """How to do a call that is not for the device, or None."""
+    if plan.takes_device and (device := kwargs.get("device")) is not None and device.type != "dgsf":
+        return lambda: local.like_on_cpu(plan, args, kwargs)
+    if any(isinstance(value, torch.Generator) for value in (*args, *kwargs.values())):
+        return lambda: local.run(plan, args, kwargs)
+    return None

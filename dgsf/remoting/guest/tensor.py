@@ -1,0 +1,161 @@
+"""The remote tensor: a handle on the device, and the metadata that torch needs of it here.
+
+It holds no data.  Every operation on it goes to `dispatch`; what torch answers without an operation (printing,
+pickling, copying, `.data`) is overridden here, because there is no storage to look into.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from dgsf.remoting.guest.bound import bound
+from dgsf.remoting.guest.layout import PENDING, Layout
+
+DEVICE_NAME = "dgsf"
+_make = torch.Tensor._make_wrapper_subclass
+_strided = torch.strided
+_plain_data = torch.Tensor.data
+
+
+class Handle:
+    """The right to one remote tensor; the last one to let go frees it. -1: no memory was asked for yet."""
+
+    __slots__ = ("free", "id")
+
+    def __init__(self, number: int, free: Any) -> None:
+        self.id = number
+        self.free = free
+
+    def __del__(self) -> None:
+        if self.id >= 0:
+            self.free(self.id)
+
+
+class RemoteTensor(torch.Tensor):  # type: ignore[misc]
+    """A tensor on the remote device."""
+
+    _h: Handle
+    _m: Layout
+
+    __torch_function__ = torch._C._disabled_torch_function_impl
+
+    @classmethod
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return _dispatch(func, args, kwargs or {})
+
+    @property
+    def data(self) -> Any:
+        return _plain_data.__get__(self)
+
+    @data.setter
+    def data(self, new: torch.Tensor) -> None:
+        if not isinstance(new, RemoteTensor):
+            raise TypeError(
+                f"cannot assign a tensor on {new.device} to .data of one on the remote device; move it there first"
+            )
+        _plain_data.__set__(self, new)
+        self._h, self._m = new._h, new._m
+
+    def tolist(self) -> Any:
+        return self.detach().cpu().tolist()
+
+    def numpy(self, *, force: bool = False) -> Any:
+        if not force:
+            raise TypeError(
+                f"can't convert {DEVICE_NAME}:0 device type tensor to numpy. "
+                "Use Tensor.cpu() to copy the tensor to host memory first."
+            )
+        return self.detach().cpu().numpy(force=True)
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        return self.numpy()
+
+    def __repr__(self, *, tensor_contents: Any = None) -> str:
+        strings = torch._tensor_str
+        with torch.no_grad():
+            contents = tensor_contents or strings._tensor_str(self.detach().cpu(), len("tensor("))
+            text: str = strings._str(self, tensor_contents=contents)
+        text = text.replace("RemoteTensor(", "tensor(", 1)
+        return f"Parameter containing:\n{text}" if getattr(self, "_is_param", False) else text
+
+    def __format__(self, spec: str) -> str:
+        return self.item().__format__(spec) if self.dim() == 0 else object.__format__(self, spec)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        if not self.is_leaf:
+            raise RuntimeError(
+                "Only Tensors created explicitly by the user support the deepcopy protocol at the moment"
+            )
+        if id(self) in memo:
+            return memo[id(self)]
+        with torch.no_grad():
+            new = self.detach().clone().requires_grad_(self.requires_grad)
+        memo[id(self)] = new
+        for name, value in self.__dict__.items():
+            if name not in ("_h", "_m"):
+                new.__dict__[name] = value
+        if self.grad is not None:
+            new.grad = self.grad.__deepcopy__(memo)
+        return new
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        local: Any = self.detach().cpu()
+        if getattr(self, "_is_param", False):
+            local = torch.nn.Parameter(local, requires_grad=self.requires_grad)
+        else:
+            local.requires_grad_(self.requires_grad)
+        return local.__reduce_ex__(protocol)
+
+    def storage(self) -> Any:
+        raise NotImplementedError("a remote tensor has no storage in this process; use .cpu() first")
+
+    def untyped_storage(self) -> Any:
+        return self.storage()
+
+    def share_memory_(self) -> RemoteTensor:
+        return self  # as for CUDA tensors: nothing to do
+
+
+DEVICE = torch.device("cpu")  # set by `backend` once the name is known to torch
+
+
+def wrap(layout: Layout, number: int, offset: int = 0) -> RemoteTensor:
+    """The tensor of a new handle."""
+    stream = bound.stream
+    assert stream is not None
+    return share(layout, Handle(number, stream.free), offset)
+
+
+def share(layout: Layout, handle: Handle, offset: int = 0) -> RemoteTensor:
+    """One more tensor of a handle."""
+    new = _make(RemoteTensor, layout.size, layout.stride, offset, None, layout.dtype, _strided, DEVICE)
+    new._h = handle
+    new._m = layout
+    return new  # type: ignore[no-any-return]
+
+
+def pending(dtype: torch.dtype, size: Any, stride: Any) -> RemoteTensor:
+    """A tensor whose memory nobody has asked for yet; most are filled by an upload and never need the asking."""
+    new = _make(RemoteTensor, size, stride, 0, None, dtype, _strided, DEVICE)
+    new._h = Handle(-1, bound.need().free)
+    new._m = PENDING
+    return new  # type: ignore[no-any-return]
+
+
+def refit(tensor: RemoteTensor, layout: Layout, offset: int, handle: Handle) -> None:
+    """Give a tensor other metadata and another handle, in place."""
+    _plain_data.__set__(tensor, share(layout, handle, offset))
+    tensor._h = handle
+    tensor._m = layout
+
+
+def _dispatch(func: Any, args: Any, kwargs: Any) -> Any:
+    raise NotImplementedError
+
+
+def set_dispatch(function: Any) -> None:
+    """`dispatch` gives itself to the class: the two need each other."""
+    global _dispatch
+    _dispatch = function

@@ -1,0 +1,130 @@
+"""Between the memory of this process and the device's: uploads, downloads, and memory asked for late.
+
+`empty` asks for nothing: the usual next step is a copy from the CPU that fills it, and then one upload does both.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from dgsf.remoting.guest.bound import bound
+from dgsf.remoting.guest.encode import DTYPE_CODE
+from dgsf.remoting.guest.kinds import Kind
+from dgsf.remoting.guest.layout import PENDING, Layout
+from dgsf.remoting.guest.tensor import Handle, RemoteTensor, share, wrap
+from dgsf.remoting.protocol import TENSOR
+
+
+def plain(tensor: torch.Tensor) -> torch.Tensor:
+    """A CPU tensor whose bytes are its values: no lazy conjugation or negation, no other layout."""
+    if tensor.layout is not torch.strided:
+        raise NotImplementedError(f"a {tensor.layout} tensor cannot be moved to a remote device; use .to_dense() first")
+    if tensor.device.type != "cpu":
+        tensor = tensor.cpu()
+    return tensor.detach().resolve_conj().resolve_neg()
+
+
+def upload(tensor: torch.Tensor) -> RemoteTensor:
+    """A copy of a CPU tensor on the device, contiguous."""
+    stream, local = bound.need(), plain(tensor).contiguous()
+    return wrap(bound.layouts.like(local), stream.upload(local))
+
+
+def materialise(tensor: RemoteTensor) -> None:
+    """Ask for the memory that a pending tensor stands for."""
+    layout = bound.layouts.like(tensor)
+    if tensor._h.id < 0:
+        if layout.empty is None:
+            layout.empty = _empty_kind(layout)
+        tensor._h.id = bound.call(layout.empty, [])
+    tensor._m = layout
+
+
+def _empty_kind(layout: Layout) -> Kind:
+    size, stride = list(layout.size), list(layout.stride)
+    return Kind("aten::empty_strided", [size, stride], {"dtype": DTYPE_CODE[layout.dtype]})
+
+
+def fill_pending(tensor: RemoteTensor, source: torch.Tensor) -> bool:
+    """Make a pending tensor of a CPU tensor's values, in one upload if its layout allows; False if it does not."""
+    if tensor._h.id >= 0 or tensor.shape != source.shape:
+        return False
+    order = _dense_order(tensor)
+    if order is None:
+        return False
+    stream, layout = bound.need(), bound.layouts.like(tensor)
+    local = plain(source).to(tensor.dtype)
+    if order == list(range(tensor.dim())):
+        tensor._h.id = stream.upload(local.contiguous())
+    else:
+        inner = Handle(stream.upload(local.permute(order).contiguous()), stream.free)
+        back = [order.index(dim) for dim in range(len(order))]
+        tensor._h.id = stream.call(Kind("aten::permute", [{TENSOR: 0}, back]), [inner.id])
+    tensor._m = layout
+    return True
+
+
+def _dense_order(tensor: torch.Tensor) -> list[int] | None:
+    """The dimensions from the widest stride to the narrowest, if the tensor is dense in that order."""
+    if tensor.is_contiguous():
+        return list(range(tensor.dim()))
+    sizes, strides = tensor.shape, tensor.stride()
+    order = sorted(range(tensor.dim()), key=lambda dim: -strides[dim])
+    expected = 1
+    for dim in reversed(order):
+        if strides[dim] != expected:
+            return None
+        expected *= sizes[dim]
+    return order
+
+
+def download(tensor: RemoteTensor) -> torch.Tensor:
+    """A CPU copy of a remote tensor, with its strides where it is dense."""
+    if tensor._m is PENDING:
+        materialise(tensor)
+    local = bound.need().fetch(tensor._h.id)
+    if local.stride() == tensor.stride() or _dense_order(tensor) is None:
+        return local
+    return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype).copy_(local)
+
+
+def to_copy(send: Any, plan: Any, args: Any, kwargs: Any) -> Any:
+    """`_to_copy`: within the device it is an operation, to the CPU a download."""
+    source, device = args[0], kwargs.get("device")
+    if not isinstance(source, RemoteTensor):
+        return fresh_copy(source, kwargs)
+    if device is None or device.type == "dgsf":
+        check_index(device)
+        return send(plan, args, {name: value for name, value in kwargs.items() if value is not None})
+    local = download(source)
+    return local.to(
+        device=device, dtype=kwargs.get("dtype"), memory_format=kwargs.get("memory_format") or torch.preserve_format
+    )
+
+
+def fresh_copy(source: torch.Tensor, kwargs: Any) -> RemoteTensor:
+    """A CPU tensor's copy on the device, of another dtype or memory format if so asked."""
+    check_index(kwargs.get("device"))
+    local = source.detach().to(
+        dtype=kwargs.get("dtype"), memory_format=kwargs.get("memory_format") or torch.preserve_format
+    )
+    from dgsf.remoting.guest.tensor import pending
+
+    new = pending(local.dtype, local.shape, local.stride())
+    if not fill_pending(new, local):
+        return upload(local)
+    return new
+
+
+def check_index(device: torch.device | None) -> None:
+    if device is not None and device.index not in (None, 0):
+        raise RuntimeError(f"there is only one remote device, dgsf:0; {device} does not exist")
+
+
+def again(tensor: RemoteTensor) -> RemoteTensor:
+    """One more tensor of the same handle: what `detach` and `alias` give."""
+    if tensor._m is PENDING:
+        materialise(tensor)
+    return share(tensor._m, tensor._h, tensor.storage_offset())

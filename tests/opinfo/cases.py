@@ -1,0 +1,206 @@
+"""One operator of torch's own test cases, done on the remote device and on the CPU, and compared.
+
+Each sample input is tried forward, in place, with `out=` and backward, where the case says that the operator can.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch.testing._internal.common_methods_invocations import op_db
+
+from dgsf.errors import OpNotAllowed
+
+DTYPES = (torch.float32, torch.int64, torch.bool)
+# Results that are not defined by the arguments: only type and sizes are compared.
+UNDEFINED = ("empty", "new_empty", "empty_like", "empty_strided", "empty_permuted", "new_empty_strided")
+# Arguments that torch wants on the CPU whatever the device.
+STAY_ON_CPU = ("tensor_split",)
+
+
+@dataclass
+class Outcome:
+    """What came of one operator."""
+
+    name: str
+    tried: int = 0
+    wrong: list[str] = field(default_factory=list)
+    refused: list[str] = field(default_factory=list)
+
+    @property
+    def verdict(self) -> str:
+        if self.wrong:
+            return "failed"
+        if self.refused:
+            return "refused"
+        return "passed" if self.tried else "empty"
+
+
+def name_of(op: Any) -> str:
+    return f"{op.name}.{op.variant_test_name}" if op.variant_test_name else str(op.name)
+
+
+def operators() -> dict[str, Any]:
+    return {name_of(op): op for op in op_db}
+
+
+def check(op: Any, device: torch.device, limit: int = 0) -> Outcome:
+    """Try an operator with all of its samples, or `limit` of each dtype."""
+    outcome = Outcome(name_of(op))
+    for dtype in DTYPES:
+        if dtype not in op.supported_dtypes("cpu"):
+            continue
+        for index, sample in enumerate(_samples(op, dtype)):
+            if limit and index >= limit:
+                break
+            for way, run in _ways(op, sample, dtype):
+                _compare(outcome, f"{way} {dtype} #{index}", run, sample, device)
+    return outcome
+
+
+def _samples(op: Any, dtype: torch.dtype) -> Iterator[Any]:
+    grad = dtype.is_floating_point and op.supports_autograd
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.manual_seed(1)
+        yield from list(op.sample_inputs("cpu", dtype, requires_grad=grad))
+
+
+def _ways(op: Any, sample: Any, dtype: torch.dtype) -> Iterator[tuple[str, Callable[[Any], Any]]]:
+    yield "forward", lambda s: op(s.input, *s.args, **s.kwargs)
+    if op.inplace_variant is not None and not getattr(sample, "broadcasts_input", False):
+        yield "in place", lambda s: _in_place(op, s)
+    if op.supports_out:
+        yield "out=", lambda s: _out(op, s)
+    if dtype.is_floating_point and op.supports_autograd:
+        yield "backward", lambda s: _backward(op, s)
+
+
+def _in_place(op: Any, sample: Any) -> Any:
+    with torch.no_grad():
+        target = tree(sample.input, lambda t: t.detach().clone())
+        op.inplace_variant(target, *sample.args, **sample.kwargs)
+    return target
+
+
+def _out(op: Any, sample: Any) -> Any:
+    with torch.no_grad():
+        shape = op(sample.input, *sample.args, **sample.kwargs)
+        if not isinstance(shape, torch.Tensor | tuple | list):
+            return shape
+        out = tree(shape, torch.zeros_like)
+        op(sample.input, *sample.args, **sample.kwargs, out=out)
+    return out
+
+
+def _backward(op: Any, sample: Any) -> Any:
+    leaves = [t for t in flat((sample.input, sample.args, sample.kwargs)) if t.requires_grad]
+    made = op(sample.input, *sample.args, **sample.kwargs)
+    if sample.output_process_fn_grad is not None:
+        made = sample.output_process_fn_grad(made)
+    outs = [t for t in flat(made) if t.requires_grad and t.numel()]
+    if not outs or not leaves:
+        return None
+    weights = [torch.linspace(0.5, 1.5, t.numel()).reshape(t.shape).to(t.dtype).to(t.device) for t in outs]
+    return torch.autograd.grad(outs, leaves, weights, allow_unused=True)
+
+
+def _compare(outcome: Outcome, label: str, run: Callable[[Any], Any], sample: Any, device: torch.device) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.manual_seed(3)
+        try:
+            expected = run(_fresh(sample, torch.device("cpu"), outcome.name))
+        except Exception:
+            return  # not something that the CPU can do
+        outcome.tried += 1
+        try:
+            remote = _fresh(sample, device, outcome.name)
+            torch.manual_seed(3)
+            actual = tree(run(remote), lambda t: _home(t, device))
+        except (OpNotAllowed, NotImplementedError) as error:
+            outcome.refused.append(f"{label}: {_line(error)}")
+            return
+        except Exception as error:
+            outcome.wrong.append(f"{label}: {type(error).__name__}: {_line(error)}")
+            return
+    _equal(outcome, label, actual, expected)
+
+
+def _home(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
+    if tensor.device.type != device.type:
+        raise AssertionError(f"a result is on {tensor.device}")
+    return tensor.detach().cpu()
+
+
+def _equal(outcome: Outcome, label: str, actual: Any, expected: Any) -> None:
+    expected = tree(expected, lambda t: t.detach())
+    try:
+        if outcome.name.partition(".")[0] in UNDEFINED or outcome.name in UNDEFINED:
+            for mine, theirs in zip(flat(actual), flat(expected), strict=True):
+                assert (mine.shape, mine.dtype) == (theirs.shape, theirs.dtype)
+            return
+        torch.testing.assert_close(actual, expected, equal_nan=True)
+    except (AssertionError, ValueError) as error:
+        outcome.wrong.append(f"{label}: {_line(error)}")
+
+
+def _line(error: BaseException) -> str:
+    text = " ".join(str(error).split())
+    return text[:200]
+
+
+def tree(value: Any, change: Callable[[torch.Tensor], Any]) -> Any:
+    """The same structure with every tensor changed."""
+    if isinstance(value, torch.Tensor):
+        return change(value)
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return tuple(tree(item, change) for item in value)
+    if isinstance(value, list | tuple):
+        made = [tree(item, change) for item in value]
+        return made if isinstance(value, list) else tuple(made)
+    if isinstance(value, dict):
+        return {name: tree(item, change) for name, item in value.items()}
+    return value
+
+
+def flat(value: Any) -> list[torch.Tensor]:
+    found: list[torch.Tensor] = []
+    tree(value, found.append)
+    return found
+
+
+def _fresh(sample: Any, device: torch.device, name: str) -> Any:
+    """The sample with its tensors copied to a device, and mentions of the CPU replaced by it."""
+
+    def move(value: Any) -> Any:
+        if isinstance(value, torch.Tensor):
+            if device.type != "cpu" and value.layout is not torch.strided:
+                raise NotImplementedError("sparse tensors cannot be moved to a remote device")
+            copy = value.detach().clone() if device.type == "cpu" else value.detach().to(device)
+            return copy.requires_grad_(value.requires_grad)
+        if isinstance(value, torch.device):
+            return device if value.type == "cpu" else value
+        if isinstance(value, str) and value == "cpu":
+            return str(device)
+        return value
+
+    def deep(value: Any) -> Any:
+        if isinstance(value, list | tuple) and not isinstance(value, torch.Size) and not hasattr(value, "_fields"):
+            return type(value)(deep(item) for item in value)
+        if isinstance(value, dict):
+            return {name: deep(item) for name, item in value.items()}
+        return move(value)
+
+    stays = name in STAY_ON_CPU
+    return type(sample)(
+        deep(sample.input),
+        args=sample.args if stays else tuple(deep(item) for item in sample.args),
+        kwargs=deep(dict(sample.kwargs)),
+        output_process_fn_grad=sample.output_process_fn_grad,
+        broadcasts_input=sample.broadcasts_input,
+    )

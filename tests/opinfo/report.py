@@ -1,0 +1,53 @@
+"""What a run over all operators found, in words."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+GOAL = 0.98
+
+
+def _passed(outcomes: list[dict[str, Any]]) -> tuple[int, int]:
+    counted = [outcome for outcome in outcomes if outcome["verdict"] != "empty"]
+    return sum(outcome["verdict"] == "passed" for outcome in counted), len(counted)
+
+
+def good(outcomes: list[dict[str, Any]]) -> bool:
+    """Enough operators pass, and those that do not are refused, not wrong."""
+    passed, all_ = _passed(outcomes)
+    bad = [outcome for outcome in outcomes if outcome["verdict"] in ("failed", "crashed", "hung")]
+    return passed >= GOAL * all_ and not bad
+
+
+def summary(outcomes: list[dict[str, Any]], seconds: float) -> str:
+    passed, all_ = _passed(outcomes)
+    counts = Counter(str(outcome["verdict"]) for outcome in outcomes)
+    tried = sum(int(outcome["tried"]) for outcome in outcomes)
+    share = 100 * passed / all_ if all_ else 0.0
+    rest = ", ".join(f"{count} {verdict}" for verdict, count in sorted(counts.items()) if verdict != "passed")
+    return (
+        f"{passed} of {all_} operators pass ({share:.1f} %), {rest or 'nothing else'}; {tried} cases in {seconds:.0f} s"
+    )
+
+
+def known(outcomes: list[dict[str, Any]]) -> str:
+    passed, all_ = _passed(outcomes)
+    lines = [
+        "# Operators that do not pass on the remote device",
+        "",
+        "Made by `make opinfo`; do not edit.  Every operator of torch's own test cases, float32, int64 and bool,",
+        "forward, in place, `out=` and backward, compared with the CPU.",
+        "",
+        f"{passed} of {all_} operators pass.",
+        "",
+        "| operator | verdict | first reason | cases |",
+        "|---|---|---|---|",
+    ]
+    for outcome in outcomes:
+        if outcome["verdict"] not in ("passed", "empty"):
+            reason = str(outcome["reasons"][0]).replace("|", "/")[:160]
+            lines.append(f"| {outcome['name']} | {outcome['verdict']} | {reason} | {len(outcome['reasons'])} |")
+    nothing = [str(outcome["name"]) for outcome in outcomes if outcome["verdict"] == "empty"]
+    lines += ["", f"Without a CPU case of these types, so not counted: {', '.join(nothing) or 'none'}.", ""]
+    return "\n".join(lines)
