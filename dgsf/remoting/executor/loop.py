@@ -19,9 +19,9 @@ from dgsf.errors import ConnectionLost, DgsfError, ProtocolError
 from dgsf.remoting.executor.allow import allowed
 from dgsf.remoting.executor.answers import Answers
 from dgsf.remoting.executor.contents import Contents
-from dgsf.remoting.executor.devices import open_device
 from dgsf.remoting.executor.limits import Limits, refuse_over
 from dgsf.remoting.executor.machine import Machine
+from dgsf.remoting.executor.opening import open_device
 from dgsf.remoting.executor.state import Arriving, leaving
 from dgsf.remoting.executor.wires import Incoming, Wires
 from dgsf.remoting.protocol import Status
