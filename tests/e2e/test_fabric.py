@@ -13,6 +13,7 @@ import httpx
 import pytest
 
 import dgsf
+from dgsf.errors import DoesNotFit
 from functions.workloads import face_identification, kmeans
 
 pytestmark = pytest.mark.timeout(300)
@@ -77,7 +78,7 @@ def test_by_http_a_call_tells_its_remote_device_and_is_billed_by_what_that_did(a
     assert device_us > 0 and int(first.headers["X-Cost-Nano"]) == device_us
     second = http.post(f"/v1/functions/{name}/invoke", json={"x": 3.0})
     assert second.json()["calls"] == 2, "what is on the device stays there between calls"
-    used = [row for row in http.get("/v1/usage").json()["functions"] if row["name"] == name]
+    used = [row for row in http.get("/v1/usage").json()["usage"] if row["function_name"] == name]
     assert used[0]["device_us"] == device_us + int(second.headers["X-Device-Us"])
 
 
@@ -172,5 +173,5 @@ def test_wrong_input_is_refused_before_anything_runs(app, http):
     assert reply.status_code == 400 and reply.json()["code"] == "invalid_arguments"
     with pytest.raises(dgsf.InvalidOption, match="choose 'near'"):
         app.function(attach="auto")
-    with pytest.raises(dgsf.DoesNotFit, match="bytes of memory"):
+    with pytest.raises(DoesNotFit, match="bytes of memory"):
         app.function(name="huge", gpu_memory="900GiB")(_untouched).remote(1)
