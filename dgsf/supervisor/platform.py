@@ -32,7 +32,7 @@ from dgsf.wire.shared import SharedArea
 
 _log = logging.getLogger(__name__)
 _LOOK_SECONDS = 0.05
-_END_DEVICES_SECONDS = 20.0
+_END_DEVICES_SECONDS = 60.0  # a process of its own that joins the cluster first
 _STOP_ORDER = ("gateway", "proxy", "controller", "ray", "postgres")
 
 

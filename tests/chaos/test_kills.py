@@ -17,7 +17,7 @@ def platform(tmp_path_factory):
     """Two gateways on one port, the proxy apart: every part is a process of its own."""
     data_dir = tmp_path_factory.mktemp("chaos") / "data"
     flags = ("--devices", "cpu:1", "--gateways", "2", "--proxy", "apart")
-    running = start_platform(data_dir, *flags, DGSF_LEASE_SECONDS="2")
+    running = start_platform(data_dir, *flags, DGSF_LEASE_SECONDS="3")
     try:
         yield running
     finally:

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.timeout(400)
 def test_it_says_ready_and_answers(platform):
     assert re.fullmatch(r"ready http://127\.0\.0\.1:\d+", next(line for line in platform.lines if "ready http" in line))
     assert platform.get("/readyz")[0] == 200
-    assert [row["state"] for row in platform.devices().values()] == ["healthy"]
+    assert [platform.healthy_device()["name"]] == list(platform.devices())
 
 
 def test_progress_is_shown_with_times(platform):
@@ -102,7 +102,7 @@ def test_sigterm_stops_everything_and_a_second_start_has_the_old_data(start):
     second = start("data").wait_ready()
     assert second.api_key == key, "a key that still works is kept"
     assert second.get("/v1/functions", key)[0] == 200
-    assert second.healthy()[0]["incarnation"] > 1, "the device of the first run is not taken for the new one"
+    assert second.healthy_device()["incarnation"] > 1, "the device of the first run is not taken for the new one"
     assert second.stop_at_once() == 0
     second.assert_nothing_left()
     assert "Traceback" not in second.said

@@ -23,22 +23,22 @@ def well_with(platform, incarnation):
 
 @pytest.mark.parametrize("part", ["dgsf.cli controller", "dgsf.cli gateway"])
 def test_a_killed_part_is_replaced_and_the_device_is_left_as_it_is(durable, part):
-    before = durable.healthy()[0]
+    before = durable.healthy_device()
     (victim,) = durable.find(part)
     (server,) = durable.find("ray::DeviceActor")
     kill(victim)
     durable.wait_until(lambda: durable.find(part) not in ([], [victim]), f"a new {part}")
     durable.wait_until(lambda: durable.get("/readyz")[0] == 200, "readiness")
     if part.endswith("controller"):  # it has adopted the device when it reports it again
-        seen = durable.healthy()[0]["heartbeat_at"]
+        seen = durable.healthy_device()["heartbeat_at"]
         durable.wait_until(lambda: [row["heartbeat_at"] for row in durable.healthy()] > [seen], "a heartbeat")
-    assert durable.healthy()[0]["incarnation"] == before["incarnation"]
+    assert durable.healthy_device()["incarnation"] == before["incarnation"]
     assert durable.find("ray::DeviceActor") == [server]
 
 
 @pytest.mark.parametrize("part", ["ray::DeviceActor", "raylet/raylet", "gcs/gcs_server", "dgsf.fabric.ray_start"])
 def test_a_killed_server_of_the_fabric_is_replaced_under_a_new_incarnation(durable, part, record_property):
-    before = durable.healthy()[0]["incarnation"]
+    before = durable.healthy_device()["incarnation"]
     victim = durable.find(part)[0]
     kill(victim)
     began = time.monotonic()

@@ -26,7 +26,7 @@ class SlowRay:
 
 @pytest.fixture
 def slow(monkeypatch):
-    monkeypatch.setattr(ray_cluster, "ANSWER_SECONDS", 0.02)
+    monkeypatch.setattr(ray_cluster, "ANSWER_SECONDS", 0.1)
     made = RayCluster("127.0.0.1:1", namespace="n", secret=b"s", mark="m")
     made._ray = SlowRay()
     yield made
@@ -55,7 +55,7 @@ async def test_one_late_answer_is_a_slow_cluster_and_the_next_one_counts(slow):
 async def test_no_answer_at_all_for_too_long_is_a_lost_cluster(slow, monkeypatch):
     assert await first_answer(slow) == []
     slow._ray.may_answer.clear()
-    monkeypatch.setattr(ray_cluster, "LOST_SECONDS", 0.1)
+    monkeypatch.setattr(ray_cluster, "LOST_SECONDS", 0.3)
     with pytest.raises(ClusterLost, match="has not answered for"):
         await first_answer(slow)
 

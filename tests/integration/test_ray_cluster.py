@@ -21,9 +21,9 @@ from dgsf.supervisor.leftovers import end_marked
 from dgsf.supervisor.parts import outer_environment
 
 SCRIPT = Path(__file__).with_name("ray_nodes.py")
-DEADLINE = 90.0
+DEADLINE = 120.0
 HEALTHY = {"a/sim-T4-0": "healthy", "a/host0": "healthy", "b/sim-A100-0": "healthy"}
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(600)
 
 
 class TwoNodes:
@@ -108,7 +108,7 @@ def whoami(x):
 
 
 async def test_devices_of_two_nodes_a_lost_node_and_a_new_controller(two_nodes, fresh_url, database):
-    async with world_of(database, devices="", lease_seconds=3.0) as world:
+    async with world_of(database, devices="", lease_seconds=5.0) as world:
         version = await world.deploy(whoami, retries=3)
         async with controller(two_nodes, fresh_url) as first:
             rows = await rows_when(world.devices, HEALTHY)

@@ -89,6 +89,12 @@ class Platform:
     def healthy(self) -> list[dict]:
         return [row for row in self.devices().values() if row["state"] == "healthy"]
 
+    def healthy_device(self) -> dict:
+        """The first that is healthy: on a busy machine each may be suspect for a moment."""
+        found: list[dict] = []
+        self.wait_until(lambda: bool(found.extend(self.healthy()) or found), "a healthy device")
+        return found[0]
+
     def processes(self) -> list[Identity]:
         """Everything of this platform that runs, but not `dgsf up` itself."""
         return [item for item in marked(self.layout.mark) if item.pid != self.process.pid]
