@@ -55,13 +55,16 @@ class RoomMaker:
             log.info("reclaim_failed", extra={"error": str(error)})
 
     async def make_for_session(self, request: Request) -> None:
-        """The same for a session that finds no device; it looks again by itself."""
+        """The same for a session that finds no device; it looks again by itself, and however many do ask as one."""
         victim = self._idlest(None, request)
         if victim is not None:
             await self._give_up(*victim)
-        elif not await self._starter.reclaim() and self.ask_others is not None:
-            self._asked_us = self._clock.now_us()
-            await self.ask_others()
+            return
+        now = self._clock.now_us()
+        if now - self._asked_us >= CONTENT_US:
+            self._asked_us = now
+            if not await self._starter.reclaim() and self.ask_others is not None:
+                await self.ask_others()
 
     async def yield_one(self) -> None:
         """Another proxy is short of slots: give up the least recently used idle worker, if there is one."""

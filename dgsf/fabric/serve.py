@@ -20,6 +20,7 @@ from dgsf.store.calls import CallStore
 from dgsf.store.database import Database
 from dgsf.store.devices import DeviceStore
 from dgsf.store.leader import Leadership
+from dgsf.store.sessions import SessionStore
 
 _log = logging.getLogger(__name__)
 _STORE_SECONDS = 30.0
@@ -77,7 +78,7 @@ async def _lead(settings: Settings, holder: str, devices: str, database: Databas
     async def work() -> None:
         controller = Controller(DeviceStore(database), cluster, secret, clock=clock, leads=leader.leads, tcp=tcp)
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(tidy_forever(CallStore(database)))
+            tasks.create_task(tidy_forever(CallStore(database), SessionStore(database)))
             tasks.create_task(controller.run(asyncio.shield(joined)))  # for the next term too
 
     try:
