@@ -221,9 +221,13 @@ def test_the_same_key_gives_the_first_answer_again_and_another_body_is_422(http,
     problem(invoke(http, name, json=[2], headers=key), 422, "idempotency_mismatch")
 
 
-async def test_a_full_queue_is_429_with_a_time_to_wait(start):
-    small = start("small", environment={"DGSF_QUEUE_LIMIT": "2"}).wait_ready()
+@pytest.fixture(scope="module")
+def small(start_for_module):
+    """A platform with a short queue, which may also be hurt."""
+    return start_for_module("small", environment={"DGSF_QUEUE_LIMIT": "2"}).wait_ready()
 
+
+async def test_a_full_queue_is_429_with_a_time_to_wait(small):
     def nap(x):
         __import__("time").sleep(x)
 
@@ -271,19 +275,18 @@ def test_from_inside_nothing_of_the_platform_can_be_reached(http, deploy, platfo
     assert [name for name in answer[2] if name != "DGSF_MARK"] == []
 
 
-def test_postgres_away_is_503_at_once_and_comes_back_by_itself(start):
-    own = start("own").wait_ready()
-    headers = {"Authorization": f"Bearer {own.api_key}"}
+def test_postgres_away_is_503_at_once_and_comes_back_by_itself(small):
+    headers = {"Authorization": f"Bearer {small.api_key}"}
     add.__module__ = "__main__"
-    with Client(own.url, own.api_key) as client:
+    with Client(small.url, small.api_key) as client:
         client.deploy(add, name="add")
 
     def call():
-        return httpx.post(f"{own.url}/v1/functions/add/invoke", json=[1], headers=headers, timeout=PATIENCE)
+        return httpx.post(f"{small.url}/v1/functions/add/invoke", json=[1], headers=headers, timeout=PATIENCE)
 
     assert call().status_code == 200
-    os.kill(own.postgres_pid(), 19)  # SIGSTOP: it is there and does not answer
-    os.kill(own.postgres_pid(), 9)
+    os.kill(small.postgres_pid(), 19)  # SIGSTOP: it is there and does not answer
+    os.kill(small.postgres_pid(), 9)
     seen = set()
     deadline = time.monotonic() + 2 * PATIENCE
     while (answer := call()).status_code != 200 or not seen:

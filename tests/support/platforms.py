@@ -19,7 +19,7 @@ from dgsf.store.postmaster import processes_of
 from dgsf.supervisor.leftovers import Identity, marked
 from dgsf.supervisor.parts import outer_environment
 
-START_SECONDS = 120.0
+START_SECONDS = 240.0
 STOP_SECONDS = 120.0
 
 

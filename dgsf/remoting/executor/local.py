@@ -7,6 +7,7 @@ socket that `connect` gives behaves like a proxy's.  When the executor dies, the
 
 from __future__ import annotations
 
+import contextlib
 import os
 import resource
 import signal
@@ -64,6 +65,11 @@ class LocalExecutors:
         self.pids.append(int(answer))
         return ours
 
+    def exit_code(self, pid: int | None = None) -> int:
+        """How an executor ended, the last one by default; waits for it. Negative: by that signal."""
+        self._control.send(msgspec.msgpack.encode(self.pids[-1] if pid is None else pid))
+        return int(self._control.recv(_MAX_REQUEST))
+
     def kill(self, pid: int | None = None) -> None:
         """End an executor the hard way, the last one by default."""
         os.kill(self.pids[-1] if pid is None else pid, signal.SIGKILL)
@@ -86,17 +92,36 @@ def _keep(control: socket.socket) -> None:
     from dgsf.remoting.executor import loop  # the imports that forks shall share
 
     assert loop
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    ended: dict[int, int] = {}
     while True:
         data, descriptors, _, _ = socket.recv_fds(control, _MAX_REQUEST, 1)
         if not data:
             return
+        _reap(ended)
+        if not descriptors:
+            control.send(str(_exit_code(ended, msgspec.msgpack.decode(data, type=int))).encode())
+            continue
         pid = os.fork()
         if pid == 0:
             control.close()
             _execute(socket.socket(fileno=descriptors[0]), msgspec.msgpack.decode(data, type=LocalSpec))
         os.close(descriptors[0])
         control.send(str(pid).encode())
+
+
+def _reap(ended: dict[int, int]) -> None:
+    with contextlib.suppress(ChildProcessError):
+        while True:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+            if not pid:
+                return
+            ended[pid] = os.waitstatus_to_exitcode(status)
+
+
+def _exit_code(ended: dict[int, int], pid: int) -> int:
+    if pid not in ended:
+        ended[pid] = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    return ended[pid]
 
 
 def limit_memory(lease: int) -> None:

@@ -16,11 +16,12 @@ import msgspec
 import torch
 
 from dgsf.errors import ConnectionLost, DgsfError, ProtocolError
+from dgsf.remoting.executor.allow import allowed
 from dgsf.remoting.executor.answers import Answers
 from dgsf.remoting.executor.contents import Contents
-from dgsf.remoting.executor.devices import open_device
 from dgsf.remoting.executor.limits import Limits, refuse_over
 from dgsf.remoting.executor.machine import Machine
+from dgsf.remoting.executor.opening import open_device
 from dgsf.remoting.executor.state import Arriving, leaving
 from dgsf.remoting.executor.wires import Incoming, Wires
 from dgsf.remoting.protocol import Status
@@ -29,6 +30,7 @@ from dgsf.wire.frames import FLAG_BULK, FLAG_MORE, Kind
 CONTENTS_MOUNT = "/dgsf/contents"
 EXIT_REFUSED = 76
 _decode = msgspec.msgpack.Decoder().decode
+allowed()  # the list is made where the zygote imports this, once for all of its workers
 
 
 class Spec(Protocol):
@@ -155,8 +157,10 @@ class Session:
     def _look_ahead(self, records: list[Any], start: int) -> None:
         try:
             self._machine.arrivals.look_ahead(records, start)
-        except (TypeError, ValueError, IndexError) as error:
-            raise ProtocolError(f"a record cannot be read: {error}") from error
+        except DgsfError:
+            raise
+        except Exception as error:
+            raise ProtocolError(f"a record cannot be read: {error}"[:300]) from error
 
 
 def _records(body: memoryview) -> list[Any]:

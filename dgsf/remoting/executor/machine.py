@@ -84,7 +84,9 @@ class Machine:
                     return position - 1
                 if time.perf_counter_ns() - self.told_ns > USAGE_NS:
                     self.tell_usage()
-        except (TypeError, KeyError, IndexError, ValueError, OverflowError) as error:
+        except DgsfError:
+            raise
+        except Exception as error:  # calls note their own failures: this record was no record
             raise ProtocolError(f"record {position} cannot be read: {type(error).__name__}: {error}"[:300]) from error
         finally:
             self.device.end()

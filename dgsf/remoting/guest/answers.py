@@ -23,12 +23,13 @@ _decode = msgspec.msgpack.Decoder().decode
 class Question:
     """One request: `size_of` tells from an answer's content how many bulk bytes follow it."""
 
-    __slots__ = ("again", "bulk", "content", "done", "failure", "number", "size_of")
+    __slots__ = ("again", "bulk", "content", "done", "failure", "number", "on_done", "size_of")
 
     def __init__(self, number: int, size_of: Callable[[Any], int] | None = None) -> None:
         self.number = number
         self.size_of = size_of
         self.again: list[Any] | None = None  # its record, if it only reads: asked again on another device
+        self.on_done: Callable[[Question], None] | None = None
         self.done = False
         self.content: Any = None
         self.failure: tuple[int, str, str] | None = None
@@ -36,6 +37,8 @@ class Question:
 
     def finish(self) -> None:
         self.done = True
+        if self.on_done is not None:
+            self.on_done(self)
 
 
 class Answers:
@@ -71,12 +74,12 @@ class Answers:
             return None
         if status == Status.FAILED:
             question.failure = _failure(content)
-            question.done = True
+            question.finish()
             return None
         question.content = content
         size = question.size_of(content) if question.size_of is not None else 0
         if not size:
-            question.done = True
+            question.finish()
             return None
         question.bulk = np.empty(size, dtype=np.uint8).data
         return request, Sink(question.bulk, question.finish)

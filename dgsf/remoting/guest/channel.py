@@ -10,6 +10,7 @@ from __future__ import annotations
 import select
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterable
 
 import msgspec
@@ -22,7 +23,8 @@ from dgsf.wire.messages import encode
 
 Buffer = bytes | memoryview
 _GATHER = 64  # buffers per system call
-_SLICE_MS = 50  # a sender that may not read looks again after this
+_SLICE_MS = 20  # one that may not read looks again after this
+_TURN_SECONDS = 0.001
 
 
 class Channel:
@@ -34,6 +36,7 @@ class Channel:
         self.sent = 0
         self.bytes_out = 0
         self.bytes_in = 0
+        self._waiting = 0  # threads that wait for an answer, not only drain
         self._sock = sock
         self._reading = threading.Lock()
         self._broken: ConnectionLost | None = None
@@ -98,17 +101,49 @@ class Channel:
     def receive(self, wait: bool, until: Callable[[], bool] | None = None) -> bool:
         """Takes what has arrived and delivers its frames; with `wait`, at least something.
 
-        `until` is asked once more when it is this thread's turn to read: another may have read what it waits for.
+        Only one thread reads.  If another one does, this one does not, but sees by `until` what it waits for.
         """
-        with self._reading:
-            if until is not None and until():
-                return False
-            if self._receive():
-                return True
-            if not wait:
-                return False
-            self._incoming.poll()
+        if not wait:
+            return self._receive_now()
+        self._waiting += 1
+        try:
+            while not self._reading.acquire(timeout=_TURN_SECONDS):
+                if until is not None and until():
+                    return False
+            try:
+                return self._receive_something(until)
+            finally:
+                self._reading.release()
+        finally:
+            self._waiting -= 1
+
+    def drain(self, until: Callable[[], bool]) -> None:
+        """Reads in a thread of its own while the program is busy elsewhere, and only then."""
+        while not until():
+            if self._waiting or not self._reading.acquire(timeout=_TURN_SECONDS):
+                time.sleep(_TURN_SECONDS)
+                continue
+            try:
+                if not until() and self._incoming.poll(_SLICE_MS):
+                    self._receive()
+            finally:
+                self._reading.release()
+
+    def _receive_now(self) -> bool:
+        if not self._reading.acquire(blocking=False):
+            return False
+        try:
             return self._receive()
+        finally:
+            self._reading.release()
+
+    def _receive_something(self, until: Callable[[], bool] | None) -> bool:
+        if until is not None and until():
+            return False
+        if self._receive():
+            return True
+        self._incoming.poll()
+        return self._receive()
 
     def _receive(self) -> bool:
         if self._broken is not None:

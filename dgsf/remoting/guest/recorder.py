@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 from dgsf.remoting.guest.kinds import Kind
@@ -50,6 +51,10 @@ class Recorder:
         self.lines = Lines()
         self.library = Library()
         self.definitions: dict[int, list[Any]] = {}
+        self.low: float = 0  # `on_low` is called when no more handles than this are in use
+        self.on_low: Callable[[], None] = lambda: None
+        self._freed_count = 0
+        self._lowest = self._lowest_before = 0
         self._traces = traces
         self._mark = next(_stream_numbers)
         self._numbers: dict[Kind, int] = {}
@@ -215,6 +220,12 @@ class Recorder:
         freed, handles = self.freed, []
         while freed:
             handles.append(freed.popleft())
+        self._freed_count += len(handles)
+        live = self.next_handle - self._freed_count
+        if live < self._lowest:
+            self._lowest = live
+        if live <= self.low:
+            self.on_low()
         run = self._run
         if run is None:
             self.records.append([_FREE, handles])
@@ -265,6 +276,19 @@ class Recorder:
         if template is not None:
             record = template.define(self._define)
             self.records.append(record)
+
+    @property
+    def live(self) -> int:
+        """Handles in use, about."""
+        return self.next_handle - self._freed_count
+
+    def lowest(self) -> int:
+        """The fewest handles in use since the question before the last."""
+        return min(self._lowest, self._lowest_before)
+
+    def answered(self) -> None:
+        """A question was answered: a round of the program, as far as one can tell."""
+        self._lowest_before, self._lowest = self._lowest, self.live
 
     def take(self) -> list[Any]:
         """The records so far; the next ones begin a new batch."""

@@ -50,12 +50,15 @@ class SessionStream:
         self._now = now
         self._recorder = Recorder(traces=modes.traces)
         self._uploads = Uploads(by_hash=modes.known)
-        self._link = Survival(sock, self._recorder, self._uploads, policy if modes.survival else None, now)
+        self._link = Survival(
+            sock, self._recorder, self._uploads, (policy or CheckpointPolicy()) if modes.survival else None, now
+        )
         self._hold = HOLD_SECONDS if modes.coalesce else 0.0
         self._due = 0.0
         self._inline_bytes = 0
         self._direct = modes.naive
         self._freed = self._recorder.freed
+        self._recorder.on_low = self._flush_soon
         self._link.open()
 
     @property
@@ -75,7 +78,7 @@ class SessionStream:
             "round_trips": link.round_trips,
             "calls": self._recorder.calls,
             "losses": link.losses,
-            "checkpoints": link.checkpoints,
+            "checkpoints": link.saver.checkpoints,
         }
 
     # --- calls --------------------------------------------------------------------------------
@@ -109,7 +112,7 @@ class SessionStream:
             handle = self._recorder.new_handle()
             record, transfer, data = self._uploads.plan(tensor, handle)
             self._recorder.records.append(record)
-            self._link.cost.expect_at_least(tensor.nbytes)
+            self._link.saver.cost.expect_at_least(tensor.nbytes)
             if data is not None:
                 self._link.send(self._recorder.take())
                 self._link.transfer(transfer, data)
@@ -161,11 +164,16 @@ class SessionStream:
     def checkpoint(self) -> None:
         """Saves the device's state now, instead of when it pays."""
         with self._lock:
-            self._link.checkpoint()
+            self._link.saver.save_now()
 
     def close(self) -> None:
         with self._lock:
             self._link.close()
+
+    def _flush_soon(self) -> None:
+        """Few tensors are alive: a good moment for the checkpoint that is due."""
+        self._due = 0.0
+        self._link.look_soon()
 
     def _flush(self, now: float) -> None:
         self._due = now + self._hold
@@ -196,4 +204,5 @@ class SessionStream:
         self._inline_bytes = 0
         if question.failure is not None:
             raise link.error(question.failure)
-        link.settle()
+        link.raise_owed()  # told to a checkpoint in between
+        link.saver.consider(self._now())

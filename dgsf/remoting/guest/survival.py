@@ -1,7 +1,7 @@
 """The connection of a session that outlives its devices.
 
-Sends batches and questions, keeps the journal, takes checkpoints, and brings everything back on a new device
-when the proxy says `Lost`.  Whatever was being sent or awaited at that moment simply goes on: a journalled
+Sends batches and questions, keeps the journal, and brings everything back on a new device when the proxy says
+`Lost`.  Whatever was being sent or awaited at that moment simply goes on: a journalled
 batch is part of the replay, an open question is asked again behind it.  The stream's lock is held by every
 caller.
 """
@@ -13,20 +13,21 @@ import socket
 from collections.abc import Callable
 from typing import Any
 
-from dgsf.core.checkpointing import CheckpointCost, CheckpointPolicy
+from dgsf.core.checkpointing import CheckpointPolicy
 from dgsf.errors import ConnectionLost, DgsfError, ProtocolError, SessionLost
 from dgsf.remoting.guest.answers import Answers, Question
 from dgsf.remoting.guest.channel import Channel
-from dgsf.remoting.guest.checkpoint import NOTHING, Checkpoint, absorb
+from dgsf.remoting.guest.checkpoint import NOTHING, Checkpoint
 from dgsf.remoting.guest.journal import Journal, Transfer, encode_records, join_bodies
 from dgsf.remoting.guest.recorder import Recorder
+from dgsf.remoting.guest.saving import Saver
 from dgsf.remoting.guest.uploads import Uploads, digests_in
 from dgsf.remoting.protocol import Record
 from dgsf.wire.frames import MAX_BODY_BYTES, Frame
 from dgsf.wire.frames import Kind as FrameKind
 from dgsf.wire.session import Began, Begin, End, Ended, Lost, Replayed, read_from_proxy
 
-_SYNC, _SNAPSHOT, _RESTORE = int(Record.SYNC), int(Record.SNAPSHOT), int(Record.RESTORE)
+_SYNC, _RESTORE = int(Record.SYNC), int(Record.RESTORE)
 LOOK_SECONDS = 0.02  # how often arriving bytes are looked at while nothing is awaited
 MAX_LOSSES_IN_A_ROW = 8
 DEFINITIONS_PER_FRAME = 500
@@ -48,30 +49,32 @@ class Survival:
         now: Callable[[], float],
     ) -> None:
         self.channel = Channel(sock, self._deliver)
-        self.answers = Answers(self._on_need, self._on_failure)
-        self.cost = CheckpointCost()
+        self.answers = Answers(self._on_need, self.owe)
         self.began: Began | None = None
-        self.losses = self.round_trips = self.checkpoints = self.frames = 0
+        self.losses = self.round_trips = self.frames = 0
+        self.journal = Journal()
+        self.saved: Checkpoint = NOTHING
+        self.saver = Saver(self, recorder, uploads, policy, now)
         self._recorder = recorder
         self._uploads = uploads
         self._policy = policy
         self._now = now
-        self._journal = Journal()
-        self._saved: Checkpoint = NOTHING
-        self._saved_at = now()
         self._generation = 0
         self._calls_before = 0  # this generation
         self._lost: Lost | None = None
         self._dead: DgsfError | None = None
         self._owed: DgsfError | None = None
-        self._busy = 0.0
-        self._busy_since: float | None = None
+        self.busy = 0.0  # seconds that the device may have worked since the last checkpoint
+        self.busy_since: float | None = None
         self._next_look = 0.0
-        self._recovering = False
+        self.recovering = False
 
     # --- begin and end ------------------------------------------------------------------------
     def open(self) -> None:
-        self._begin()
+        try:
+            self._begin()
+        except _LostAgain:
+            self._recover()
 
     def close(self) -> None:
         if self._dead is None:
@@ -89,24 +92,27 @@ class Survival:
         self.answers.start_over()
         self._uploads.needed.clear()
         self._guarded(lambda: self.channel.say(Begin("torch", self._generation)))
-        while self.began is None or self.began.generation != self._generation:
-            self._check_alive()
-            if self._lost is not None:
-                raise _LostAgain
-            self._guarded(lambda: self.channel.receive(wait=True))
+        while not self._has_begun():
+            self._guarded(lambda: self.channel.receive(wait=True, until=self._has_begun))
+        self.check_alive()
+        if self._lost is not None:
+            raise _LostAgain
+
+    def _has_begun(self) -> bool:
+        return not self.whole or (self.began is not None and self.began.generation == self._generation)
 
     # --- sending ------------------------------------------------------------------------------
     def send(self, records: list[Any], question: Question | None = None, record: list[Any] | None = None) -> None:
         """A batch, and behind it a question that only reads (it is asked again after a loss)."""
-        self._check_alive()
-        if self._busy_since is None:
-            self._busy_since = self._now()
+        self.check_alive()
+        if self.busy_since is None:
+            self.busy_since = self._now()
         bodies = self._encode(records) if records else []
         for body in bodies:
             self._note(body)
         if self._policy is not None:
             for digest in digests_in(records):
-                self._journal.note_name(digest)
+                self.journal.note_name(digest)
         if question is not None:
             question.again = record
             if record is not None:
@@ -119,7 +125,7 @@ class Survival:
     def transfer(self, number: int, data: memoryview) -> None:
         """Bulk bytes behind the record that announced them."""
         if self._policy is not None:
-            self._journal.note_transfer(number, data)
+            self.journal.note_transfer(number, data)
         if self._lost is None:
             self._guarded(lambda: self.channel.bulk(number, [data]))
         self._mend()
@@ -133,7 +139,7 @@ class Survival:
 
     def _note(self, body: bytes) -> None:
         if self._policy is not None:
-            self._journal.note(body)
+            self.journal.note(body)
 
     def _encode(self, records: list[Any]) -> list[bytes]:
         """One body, or more if it would be too long for a frame."""
@@ -145,20 +151,21 @@ class Survival:
 
     # --- waiting ------------------------------------------------------------------------------
     def question(self, size_of: Callable[[Any], int] | None = None) -> Question:
-        self._check_alive()
+        self.check_alive()
         return self.answers.question(size_of)
 
     def wait(self, question: Question) -> None:
         self.round_trips += 1
-        while not question.done:
-            self._guarded(lambda: self.channel.receive(wait=True, until=lambda: question.done))
+        while not question.done:  # another thread may have read what there is to know
+            self._guarded(lambda: self.channel.receive(wait=True, until=lambda: question.done or self._is_called))
             self._mend()
         if question.failure is not None and question.again is not None:
             self._note(encode_records([[_SYNC, question.number]]))
         self._uploads.answered()
-        if self._busy_since is not None:
-            self._busy += self._now() - self._busy_since
-            self._busy_since = None
+        self._recorder.answered()
+        if self.busy_since is not None:
+            self.busy += self._now() - self.busy_since
+            self.busy_since = None
 
     def look(self, now: float) -> None:
         """Takes what has arrived unasked; saves the state if it is time to."""
@@ -166,11 +173,14 @@ class Survival:
             self._next_look = now + LOOK_SECONDS
             self._guarded(lambda: self.channel.receive(wait=False))
             self._mend()
-            self._checkpoint_if_due(now)
+            self.saver.consider(now)
 
-    def settle(self) -> None:
-        """Everything is done and answered: a good moment to save the state, if it is time to."""
-        self._checkpoint_if_due(self._now())
+    def look_soon(self) -> None:
+        self._next_look = 0.0
+
+    def owe(self, failure: tuple[int, str, str]) -> None:
+        """An error that the program will hear of when it asks for something."""
+        self._owed = self._owed or self.error(failure)
 
     def raise_owed(self) -> None:
         """An error that was found while the program did not ask."""
@@ -182,6 +192,11 @@ class Survival:
         """What the executor told; its calls are counted anew in each generation."""
         call, code, message = failure
         return self._recorder.lines.error(self._calls_before + call if call > 0 else 0, code, message)
+
+    @property
+    def whole(self) -> bool:
+        """Whether there is a device, as far as is known."""
+        return self._lost is None and self._dead is None
 
     # --- what arrives -------------------------------------------------------------------------
     def _deliver(self, frame: Frame) -> None:
@@ -207,9 +222,6 @@ class Survival:
     def _on_need(self, digests: list[bytes]) -> None:
         self._uploads.needed.extend(digests)
 
-    def _on_failure(self, failure: tuple[int, str, str]) -> None:
-        self._owed = self._owed or self.error(failure)
-
     def _guarded(self, work: Callable[[], Any]) -> None:
         """Work with the channel; the end of the connection is the end of the session."""
         try:
@@ -218,24 +230,33 @@ class Survival:
             self._die(error)
 
     def _die(self, error: DgsfError) -> None:
-        if self._dead is None:  # an `Ended` tells more than the closed connection behind it
-            self._dead = SessionLost(f"the session's connection ended: {error.message}")
+        self.fail(error)  # an `Ended` before it tells more
+        assert self._dead is not None
         raise self._dead from error
 
-    def _check_alive(self) -> None:
+    def fail(self, error: DgsfError) -> None:
+        """A thread that reads met the end of the session; whoever uses it next is told."""
+        self._dead = self._dead or SessionLost(f"the session's connection ended: {error.message}")
+
+    def check_alive(self) -> None:
         if self._dead is not None:
             raise self._dead
 
     # --- mending ------------------------------------------------------------------------------
     def _mend(self) -> None:
         """Does what arrived words ask for: supplies contents, brings a lost state back, raises the end."""
-        self._check_alive()
-        if self._recovering:
+        self.check_alive()
+        if self.recovering:
             if self._lost is not None:
                 raise _LostAgain
         elif self._lost is not None:
             self._recover()
         self._supply()
+
+    @property
+    def _is_called(self) -> bool:
+        """Whether there is something to mend."""
+        return bool(self._uploads.needed) or not self.whole
 
     def _supply(self) -> None:
         while self._uploads.needed and self._lost is None:
@@ -245,7 +266,8 @@ class Survival:
 
     def _recover(self) -> None:
         """Brings the state back, on as many devices as it takes."""
-        self._recovering = True
+        self.recovering = True
+        self.saver.forget()
         try:
             for _ in range(MAX_LOSSES_IN_A_ROW):
                 lost = self._lost
@@ -262,7 +284,7 @@ class Survival:
             self._dead = SessionLost(f"{MAX_LOSSES_IN_A_ROW} devices in a row were lost while the state was restored")
             raise self._dead
         finally:
-            self._recovering = False
+            self.recovering = False
 
     def _refuse_if_final(self, lost: Lost) -> None:
         if not lost.resumable or self._policy is None:
@@ -270,7 +292,7 @@ class Survival:
             raise self._dead
 
     def _replay(self) -> None:
-        saved = self._saved
+        saved = self.saved
         self._calls_before = saved.calls
         for start in range(0, len(saved.definitions), DEFINITIONS_PER_FRAME):
             self._again(encode_records(saved.definitions[start : start + DEFINITIONS_PER_FRAME]))
@@ -279,7 +301,7 @@ class Survival:
             transfer = self._uploads.new_transfer()
             self._again(encode_records([[_RESTORE, len(head), size, transfer]]))
             self._guarded(lambda: self.channel.bulk(transfer, pieces))
-        for entry in self._journal.replay():
+        for entry in self.journal.replay():
             if isinstance(entry, Transfer):
                 self._guarded(lambda item=entry: self.channel.bulk(item.number, [item.data]))  # type: ignore[misc]
             else:
@@ -294,51 +316,6 @@ class Survival:
         self._command(body)
         self._guarded(lambda: self.channel.receive(wait=False))
         self._mend()
-
-    # --- checkpoints --------------------------------------------------------------------------
-    def _checkpoint_if_due(self, now: float) -> None:
-        policy = self._policy
-        if policy is None or self._recovering:
-            return
-        running = now - self._busy_since if self._busy_since is not None else 0.0
-        due = policy.due(
-            busy=self._busy + running,
-            elapsed=now - self._saved_at,
-            cost=self.cost.seconds,
-            journal_bytes=self._journal.bytes,
-        )
-        if due:
-            self.checkpoint()
-
-    def checkpoint(self) -> None:
-        """Fetches the state that changed; the journal starts anew behind it."""
-        done, state = self.answers.question(), self.answers.question(lambda content: int(content[1]))
-        try:
-            self.send(self._recorder.take(), done, [_SYNC, done.number])
-            self.send([], state, [_SNAPSHOT, state.number, self._saved.number])
-            self.wait(done)
-            if done.failure is not None:  # the program will hear of it when it asks
-                self._owed = self._owed or self.error(done.failure)
-            started = self._now()
-            self.wait(state)
-        finally:
-            self.answers.close(done)
-            self.answers.close(state)
-        self._save(state, started)
-
-    def _save(self, state: Question, started: float) -> None:
-        now = self._now()
-        if state.failure is None and state.bulk is not None:
-            mark = self._journal.mark()
-            self._saved = absorb(
-                self._saved, state.content, state.bulk, self._recorder.all_definitions(), self._recorder.calls
-            )
-            self._journal.drop(mark)
-            self._uploads.keep_only(self._saved.digests | self._journal.digests)
-            self.checkpoints += 1
-            self.cost.measure(len(state.bulk), now - started)
-        self._saved_at = now
-        self._busy = 0.0
 
 
 def _with_question(bodies: list[bytes], record: list[Any]) -> list[bytes]:
