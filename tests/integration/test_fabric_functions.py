@@ -33,11 +33,11 @@ def doubled(values):
 
 async def test_the_body_runs_on_a_host_and_its_device_time_is_billed(world):
     version = await world.deploy(doubled, attach="fabric")
-    request, stream = world.open(version, [1.0, 2.0, 3.5])
+    _request, stream = world.open(version, [1.0, 2.0, 3.5])
     result = await stream.result()
     assert result.failure is None, result.failure
     assert result.device == "box/cpu0"
-    assert 0 < result.device_us and result.cost_nano == 3 * result.device_us
+    assert result.device_us > 0 and result.cost_nano == 3 * result.device_us
     leases = {row.device_name for row in await world.leases.list_leases(None)}
     assert leases == {"box/host0", "box/cpu0"}, "the body holds a slot of the host, its session one of the device"
 
@@ -122,7 +122,7 @@ def steps(count):
 
 async def test_the_executors_death_does_not_reach_the_function(world):
     version = await world.deploy(steps, attach="fabric")
-    request, stream = world.open(version, 60)
+    _request, stream = world.open(version, 60)
     (server,) = [server for name, server in world.servers.items() if name == "box/cpu0"]
     executor = await until(lambda: next(iter(server._table.workers.values()), None))
     await until(lambda: any(session.device_us for session in hub(world).sessions.values()))
@@ -142,3 +142,27 @@ async def test_no_device_is_told_as_such(database):
         result = await world.call(version, [1.0], timeout_s=0.2)
         assert result.failure.code == "no_device", result.failure
         assert result.cost_nano == 0
+
+
+async def test_near_functions_and_sessions_make_room_for_each_other(database):
+    async with world_of(database, devices="", idle_seconds=60.0) as world:
+        await asyncio.gather(world.add_device("cpu:1:slots=1:threads=1", WARM), world.add_host(2, WARM))
+        fabric, near = await world.deploy(doubled, attach="fabric"), await world.deploy(idle)
+        for number in range(2):
+            assert await world.value(fabric, [1.0]) == 2.0
+            assert await world.value(near, number) == number + 1
+
+
+def own_device(x):
+    import torch
+
+    import dgsf
+
+    with dgsf.attach() as device:
+        return (torch.ones(2, device=device) * x).sum().item(), device.type
+
+
+async def test_attach_inside_a_fabric_function_is_its_own_device(world):
+    version = await world.deploy(own_device, attach="fabric")
+    assert await world.value(version, 3.0) == (6.0, "dgsf")
+    assert await world.value(version, 4.0) == (8.0, "dgsf")
