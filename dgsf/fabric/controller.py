@@ -17,6 +17,7 @@ from typing import TypeVar
 
 from dgsf.clock import Clock
 from dgsf.core import pool as core
+from dgsf.core.devices import HOST
 from dgsf.core.topology import NodeNames, Place, places
 from dgsf.errors import StoreUnavailable
 from dgsf.fabric.adoption import adoptable
@@ -177,6 +178,8 @@ class Controller:
         place = self._places.get(name)
         if place is None:
             return self._on(core.StartFailed(name))
+        if place.spec.kind == HOST:
+            await self._devices_first(place.node_id)
         actor = f"{name}:{secrets.token_hex(4)}"
         try:
             address = await self._cluster.start(actor, place, self._hosts[place.node_id])
@@ -193,6 +196,13 @@ class Controller:
         self._on(core.Started(name, row.incarnation, self._is_near(self._servers[name])))
         self._watch(name)
         return None
+
+    async def _devices_first(self, node_id: str) -> None:
+        """A starting server keeps a core busy for seconds: a function host waits until its node's devices are up."""
+        for place in list(self._places.values()):
+            if place.node_id == node_id and place.spec.kind != HOST:
+                async with self._order[place.name]:
+                    pass
 
     async def _kill(self, name: str) -> None:
         pulse = self._pulses.pop(name, None)

@@ -5,23 +5,33 @@ import os
 import signal
 
 import pytest
+import pytest_asyncio
 from fabric_world import until, world_of
+from gateway_world import fresh_database
 
 from dgsf.fabric.device_server import ServerOptions
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.timeout(300), pytest.mark.asyncio(loop_scope="module")]
 WARM = ServerOptions()  # with torch loaded ahead
 
 
-@pytest.fixture
-async def world(database):
-    async with world_of(database, devices="", idle_seconds=30.0) as world:
-        await asyncio.gather(world.add_device("cpu:1:price=3:memory=2GiB:threads=1", WARM), world.add_host(2, WARM))
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def world(database_url):
+    """One device with one slot, so that whoever has it gives it up for the next test, and one host."""
+    async with fresh_database(database_url) as database, world_of(database, devices="", idle_seconds=60.0) as world:
+        await asyncio.gather(
+            world.add_device("cpu:1:price=3:memory=2GiB:threads=1:slots=1", WARM), world.add_host(3, WARM)
+        )
         yield world
 
 
-def hub(world):
-    return world.proxy.sessions
+async def leased(world, version_id):
+    """The devices on which this function holds a slot."""
+    return {row.device_name for row in await world.leases.list_leases(None) if row.version_id == version_id}
+
+
+def session_of(world, version_id):
+    return next(session for session in world.proxy.sessions.sessions.values() if session.owner.version_id == version_id)
 
 
 def doubled(values):
@@ -33,13 +43,13 @@ def doubled(values):
 
 async def test_the_body_runs_on_a_host_and_its_device_time_is_billed(world):
     version = await world.deploy(doubled, attach="fabric")
-    request, stream = world.open(version, [1.0, 2.0, 3.5])
+    _request, stream = world.open(version, [1.0, 2.0, 3.5])
     result = await stream.result()
     assert result.failure is None, result.failure
     assert result.device == "box/cpu0"
-    assert 0 < result.device_us and result.cost_nano == 3 * result.device_us
-    leases = {row.device_name for row in await world.leases.list_leases(None)}
-    assert leases == {"box/host0", "box/cpu0"}, "the body holds a slot of the host, its session one of the device"
+    assert result.device_us > 0 and result.cost_nano == 3 * result.device_us
+    held = await leased(world, version)
+    assert held == {"box/host0", "box/cpu0"}, "the body holds a slot of the host, its session one of the device"
 
 
 def idle(x):
@@ -50,7 +60,7 @@ async def test_a_call_that_never_touches_its_device_costs_nothing_and_takes_none
     version = await world.deploy(idle, attach="fabric")
     result = await world.call(version, 1)
     assert result.failure is None and (result.device_us, result.cost_nano) == (0, 0)
-    assert {row.device_name for row in await world.leases.list_leases(None)} == {"box/host0"}
+    assert await leased(world, version) == {"box/host0"}
 
 
 def counter(step):
@@ -122,23 +132,50 @@ def steps(count):
 
 async def test_the_executors_death_does_not_reach_the_function(world):
     version = await world.deploy(steps, attach="fabric")
-    request, stream = world.open(version, 60)
-    (server,) = [server for name, server in world.servers.items() if name == "box/cpu0"]
-    executor = await until(lambda: next(iter(server._table.workers.values()), None))
-    await until(lambda: any(session.device_us for session in hub(world).sessions.values()))
+
+    def mine(session):
+        return session.owner.version_id == version
+
+    _request, stream = world.open(version, 60)
+    await until(lambda: any(session.device_us for session in world.proxy.sessions.sessions.values() if mine(session)))
+    executor = world.servers["box/cpu0"]._table.workers[session_of(world, version).device.post.worker_id]
     os.kill(executor.child.host_pid, signal.SIGKILL)
     result = await stream.result()
     assert result.failure is None, result.failure
     assert result.device_us > 0 and result.device == "box/cpu0"
 
 
-async def test_no_device_is_told_as_such(database):
-    async with world_of(database, devices="", start_seconds=1.0) as world:
-        await world.add_host(1, WARM)
-        await world.add_device("cpu:1")
-        (device,) = [row for row in await world.devices.list_devices() if not row.is_host]
-        await world.devices.set_state(device.id, device.incarnation, "quarantined")
+async def test_no_device_is_told_as_such(world):
+    await world.stop_proxy(world.proxy)
+    await world.add_proxy("box/impatient", start_seconds=1.0)
+    (device,) = [row for row in await world.devices.list_devices() if not row.is_host]
+    await world.devices.set_state(device.id, device.incarnation, "quarantined")
+    try:
         version = await world.deploy(doubled, attach="fabric")
         result = await world.call(version, [1.0], timeout_s=0.2)
         assert result.failure.code == "no_device", result.failure
         assert result.cost_nano == 0
+    finally:
+        await world.devices.set_state(device.id, device.incarnation, "healthy")
+
+
+async def test_near_functions_and_sessions_make_room_for_each_other(world):
+    fabric, near = await world.deploy(doubled, attach="fabric"), await world.deploy(idle)
+    for number in range(2):
+        assert await world.value(fabric, [1.0]) == 2.0
+        assert await world.value(near, number) == number + 1
+
+
+def own_device(x):
+    import torch
+
+    import dgsf
+
+    with dgsf.attach() as device:
+        return (torch.ones(2, device=device) * x).sum().item(), device.type
+
+
+async def test_attach_inside_a_fabric_function_is_its_own_device(world):
+    version = await world.deploy(own_device, attach="fabric")
+    assert await world.value(version, 3.0) == (6.0, "dgsf")
+    assert await world.value(version, 4.0) == (8.0, "dgsf")
