@@ -7,7 +7,7 @@ import pickle
 import pytest
 import torch
 from inprocess_stream import InProcessStream
-from remote_device import device, same, stream  # noqa: F401
+from remote_device import same
 
 from dgsf.errors import OpNotAllowed, UsageError
 from dgsf.remoting.guest.attach import bind

@@ -4,7 +4,7 @@ import copy
 
 import pytest
 import torch
-from remote_device import device, same, stream  # noqa: F401
+from remote_device import same
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
@@ -32,7 +32,7 @@ def both(build, *shapes, device):
     torch.testing.assert_close(found[1], found[0])
 
 
-@pytest.mark.parametrize("left, right", [
+@pytest.mark.parametrize(("left", "right"), [
     ((4,), (4,)), ((3, 4), (4,)), ((4,), (4, 5)), ((3, 4), (4, 5)), ((2, 3, 4), (4, 5)), ((2, 3, 4), (4,)),
     ((2, 7, 3, 4), (2, 7, 4, 5)), ((7, 3, 4), (2, 7, 4, 5)), ((2, 1, 3, 4), (7, 4, 5)), ((4,), (2, 4, 5)),
     ((3, 4), (2, 4, 5)), ((0, 4), (4, 3)),
@@ -83,7 +83,7 @@ def test_recurrent_layers(layer, device, stream):
     assert len([name for name in stream.calls if name != "aten::zeros"]) == 1
 
 
-@pytest.mark.parametrize("build, shape", [
+@pytest.mark.parametrize(("build", "shape"), [
     (lambda: torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.BatchNorm2d(4), torch.nn.ReLU(),
                                  torch.nn.MaxPool2d(2), torch.nn.Flatten(), torch.nn.Linear(36, 2)), (2, 3, 8, 8)),
     (lambda: torch.nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True), (2, 5, 8)),

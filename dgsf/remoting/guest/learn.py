@@ -18,7 +18,6 @@ from dgsf.remoting.guest.results import alias, build, new_handles
 from dgsf.remoting.guest.settle import run_elsewhere, settled
 from dgsf.remoting.guest.tensor import RemoteTensor, refit
 
-
 _PLAIN_ERRORS = (RuntimeError, IndexError, ValueError, TypeError)
 
 
@@ -30,7 +29,7 @@ def learn(plan: Plan, args: Any, kwargs: Any, key: Any, handles: list[int], floa
     changed = settled(plan, args, kwargs)
     if changed is not None:
         return dispatch.send(plan, *changed)
-    if plan.dynamic or not plan.trusted or _unusual(plan, args):
+    if plan.dynamic or not plan.trusted or _unusual(plan, args) or _overlaps(plan, args, kwargs):
         return _ask(plan, args, kwargs, key, handles, floats)
     try:
         outcome = infer.infer(plan, args, kwargs)
@@ -46,6 +45,15 @@ def _unusual(plan: Plan, args: Any) -> bool:
     if plan.view or plan.pointwise:
         return False
     return any(isinstance(value, RemoteTensor) and value.dim() > 3 and not value.is_contiguous() for value in args)
+
+
+def _overlaps(plan: Plan, args: Any, kwargs: Any) -> bool:
+    """Something is written to a tensor whose elements share memory: most operators refuse that, the device knows."""
+    for place in plan.written:
+        tensor = place.get(args, kwargs)
+        if isinstance(tensor, RemoteTensor) and 0 in tensor.stride():
+            return any(size > 1 and not step for size, step in zip(tensor.shape, tensor.stride(), strict=True))
+    return False
 
 
 def _second_opinion(
