@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from dgsf.errors import UsageError as UsageError
     from dgsf.errors import WorkerCrashed as WorkerCrashed
     from dgsf.sdk.app import App as App
+    from dgsf.sdk.attach import attach as attach
     from dgsf.sdk.client import Client as Client
     from dgsf.sdk.function import Function as Function
     from dgsf.sdk.outcome import Outcome as Outcome
@@ -44,6 +45,7 @@ _HOMES = {
     "Function": "dgsf.sdk.function",
     "FunctionOptions": "dgsf.core.options",
     "Outcome": "dgsf.sdk.outcome",
+    "attach": "dgsf.sdk.attach",
 }
 _ERRORS = (
     "DgsfError",

@@ -50,6 +50,12 @@ class Settings:
     database_url: str = _setting("", "PostgreSQL URL; empty: an embedded server in the data dir", secret=True)
     ray_address: str = _setting("", "address of a Ray cluster; empty: start a local one")
     devices: str = _setting("auto", "devices of this node: 'auto', or e.g. 'cpu:2' or 'cpu:1,sim:A100:4'")
+    hosts: str = _setting(
+        "auto", "slots for bodies of attach='fabric' functions on this node: 'auto' or a number, 0: none"
+    )
+    remoting: str = _setting(
+        "full", "how sessions of fabric functions hide latency: 'full', 'naive', 'full,-traces', ..."
+    )
     node: str = _setting("", "this node's name; empty: the host name")
     cluster_secret: str = _setting("", "shared secret of all parts; empty: made in the data dir", secret=True)
     gateways: int = _setting(1, "gateway processes that share the port", low=1, high=64)
@@ -57,6 +63,8 @@ class Settings:
         "auto", "where the proxy lives; auto: inside a single gateway", choices=("auto", "inside", "apart")
     )
     transport: str = _setting("auto", "auto: Unix sockets on one node, TCP between nodes", choices=("auto", "tcp"))
+    session_host: str = _setting("", "address where proxies take sessions; empty: as host")
+    session_port: int = _setting(0, "port where a proxy takes sessions (0: any free one)", low=0, high=65535)
     log_level: str = _setting("info", "least severe log line", choices=("debug", "info", "warning", "error"))
     mark: str = _setting("", "set by 'dgsf up' in all its processes, to find leftovers of a killed run")
     # the client side

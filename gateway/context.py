@@ -14,7 +14,9 @@ from dgsf.store.database import Database
 from dgsf.store.devices import DeviceStore
 from dgsf.store.leases import LeaseStore
 from dgsf.store.ledger import Ledger
+from dgsf.store.proxies import ProxyStore
 from dgsf.store.registry import Registry
+from dgsf.store.sessions import SessionStore
 from dgsf.wire.ports import CallPort
 from dgsf.wire.shared import SharedArea
 
@@ -32,6 +34,8 @@ class Context:
     ledger: Ledger
     devices: DeviceStore
     leases: LeaseStore
+    sessions: SessionStore
+    proxies: ProxyStore
     collectors: Sequence[Collector] = ()
     ready: Callable[[], bool] = lambda: True  # whether the port can take calls now
 
@@ -57,6 +61,8 @@ class Context:
             Ledger(database),
             DeviceStore(database),
             LeaseStore(database),
+            SessionStore(database),
+            ProxyStore(database),
             collectors,
             ready,
         )

@@ -84,11 +84,26 @@ def check(manifest: Manifest, code: bytes) -> FunctionOptions:
 
 def _check_fit(options: FunctionOptions, rows: list[DeviceRow]) -> None:
     """Against every device that the pool knows, also those away for the moment."""
-    if not rows:
+    check_device(options.gpu, options.gpu_memory_bytes if options.over_fabric else options.memory_bytes, rows)
+    if options.over_fabric:
+        _check_host(options, [_view(row) for row in rows if row.is_host])
+
+
+def check_device(gpu: tuple[str, ...], device_bytes: int, rows: list[DeviceRow], what: str = "function") -> None:
+    """Whether any device could ever hold it; NoDevice, DoesNotFit."""
+    if all(row.is_host for row in rows):
         raise NoDevice("the pool has no device yet; try again when one has joined")
-    reason = why_not(Request(options.gpu, options.memory_bytes), [_view(row) for row in rows])
+    reason = why_not(Request(gpu, device_bytes), [_view(row) for row in rows])
     if reason is not None:
-        raise DoesNotFit(f"no device of the pool can ever hold this function: {reason}")
+        raise DoesNotFit(f"no device of the pool can ever hold this {what}: {reason}")
+
+
+def _check_host(options: FunctionOptions, hosts: list[DeviceView]) -> None:
+    if not hosts:
+        raise NoDevice("the pool has no function host yet for attach='fabric'; try again when one has joined")
+    reason = why_not(Request(options.worker_types, options.memory_bytes), hosts)
+    if reason is not None:
+        raise DoesNotFit(f"no function host can ever run this function: it {reason}")
 
 
 def _view(row: DeviceRow) -> DeviceView:

@@ -39,7 +39,7 @@ async def readyz(asked: Asked) -> Reply:
         raise StoreUnavailable(away.message)
     if not asked.context.ready():
         raise PlatformError("no proxy can take calls now")
-    if not any(device.state == "healthy" for device in await asked.context.devices.list_devices()):
+    if not any(device.usable for device in await asked.context.devices.list_devices()):
         raise NoDevice("no device is healthy now; see 'dgsf devices'")
     return json_reply(Health("ready"))
 

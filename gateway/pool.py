@@ -1,8 +1,9 @@
-"""The pool as callers may see it: devices for all, leases of one's own tenant (operators: all)."""
+"""The pool as callers may see it: devices for all, leases of one's own tenant (operators: all); and its drains."""
 
 from __future__ import annotations
 
-from dgsf.store.rows import Role
+from dgsf.errors import Conflict, NotFound
+from dgsf.store.rows import DeviceRow, Role
 from gateway.handling import Asked
 from gateway.reply import Reply, json_reply
 from gateway.views import DeviceInfo, DeviceList, LeaseInfo, LeaseList
@@ -10,10 +11,37 @@ from gateway.views import DeviceInfo, DeviceList, LeaseInfo, LeaseList
 
 async def devices(asked: Asked) -> Reply:
     rows = await asked.context.devices.list_devices()
-    return json_reply(DeviceList([DeviceInfo.of(row) for row in rows]))
+    devices, hosts = [row for row in rows if not row.is_host], [row for row in rows if row.is_host]
+    return json_reply(DeviceList([DeviceInfo.of(row) for row in devices], [DeviceInfo.of(row) for row in hosts]))
 
 
 async def leases(asked: Asked) -> Reply:
     everyone = asked.caller.role is Role.operator
     rows = await asked.context.leases.list_leases(None if everyone else asked.tenant_id)
     return json_reply(LeaseList([LeaseInfo.of(row) for row in rows]))
+
+
+async def drain(asked: Asked) -> Reply:
+    """No new leases; sessions are moved away, workers finish and are given back."""
+    return await _change(asked, "draining")
+
+
+async def restore(asked: Asked) -> Reply:
+    """Back to work after a drain."""
+    return await _change(asked, "healthy")
+
+
+async def _change(asked: Asked, state: str) -> Reply:
+    store, wanted = asked.context.devices, asked.parameters["name"]
+    row = _find(await store.list_devices(), wanted)
+    if row is None:
+        raise NotFound(f"there is no device {wanted[:200]!r}; see 'dgsf devices'")
+    changed = await (store.drain(row.id) if state == "draining" else store.restore(row.id))
+    if changed is None:
+        raise Conflict(f"device {row.name} is {row.state}: only a running device can drain, only a draining one return")
+    return json_reply(DeviceInfo.of(changed))
+
+
+def _find(rows: list[DeviceRow], wanted: str) -> DeviceRow | None:
+    """By name, or by number."""
+    return next((row for row in rows if row.name == wanted or str(row.id) == wanted), None)

@@ -11,11 +11,12 @@ from urllib.parse import unquote
 
 from dgsf import errors
 from dgsf.store.rows import Role
-from gateway import accounts, deploy, functions, health, openapi, pool
+from gateway import accounts, deploy, functions, health, openapi, pool, sessions
 from gateway.handling import Asked, Route
 from gateway.headers import FUNCTION_TYPE, JSON_TYPE, PICKLE_TYPE
 from gateway.reply import Reply, json_reply
 from gateway.views import (
+    DeviceInfo,
     DeviceList,
     FunctionList,
     FunctionView,
@@ -24,13 +25,19 @@ from gateway.views import (
     KeyRequest,
     LeaseList,
     Manifest,
+    MoveRequest,
+    MoveWish,
     NewKey,
+    NewSession,
+    SessionList,
+    SessionRequest,
     UsageList,
 )
 
 PROBLEM_TYPE = "application/problem+json"
 BYTES_TYPE = "application/octet-stream"
 _STORE = (errors.StoreUnavailable,)
+_BODY: tuple[type[errors.DgsfError], ...] = (errors.RequestError, errors.InvalidJson, errors.BodyTooLarge)
 _TIME = "ISO 8601, or a time ago such as 90s, 15m, 24h or 7d"
 _CALL_ERRORS: tuple[type[errors.DgsfError], ...] = (
     errors.InvalidJson,
@@ -139,9 +146,66 @@ ROUTES: tuple[Route, ...] = (
         "/v1/devices",
         Role.invoke,
         pool.devices,
-        "List the devices of the pool",
+        "List the devices of the pool, and the function hosts apart",
         answer=DeviceList,
         errors=_STORE,
+    ),
+    Route(
+        "POST",
+        "/v1/devices/{name}/drain",
+        Role.operator,
+        pool.drain,
+        "Take a device (by name or number) out of use: no new leases, sessions move away, workers finish",
+        answer=DeviceInfo,
+        errors=(errors.NotFound, errors.Conflict, *_STORE),
+    ),
+    Route(
+        "POST",
+        "/v1/devices/{name}/restore",
+        Role.operator,
+        pool.restore,
+        "Put a device that drains back to use",
+        answer=DeviceInfo,
+        errors=(errors.NotFound, errors.Conflict, *_STORE),
+    ),
+    Route(
+        "POST",
+        "/v1/sessions",
+        Role.invoke,
+        sessions.create,
+        "Ask for a session with a remote device: a ticket, a key, and the door of the proxy that will take it",
+        status=201,
+        answer=NewSession,
+        body={JSON_TYPE: SessionRequest},
+        errors=(
+            *_BODY,
+            errors.InvalidOption,
+            errors.DoesNotFit,
+            errors.PlatformError,
+            errors.NoDevice,
+            *_STORE,
+        ),
+    ),
+    Route(
+        "GET",
+        "/v1/sessions",
+        Role.invoke,
+        sessions.list_all,
+        "List open sessions, newest first; operators see all, others their own tenant's",
+        answer=SessionList,
+        query={"ended": "1: also those that have ended"},
+        errors=_STORE,
+    ),
+    Route(
+        "POST",
+        "/v1/sessions/{id}/move",
+        Role.operator,
+        sessions.move,
+        "Ask that a session moves to another device while it runs; the listing tells when it has",
+        status=202,
+        answer=MoveWish,
+        body={JSON_TYPE: MoveRequest},
+        errors=(*_BODY, errors.NotFound, *_STORE),
     ),
     Route(
         "GET",

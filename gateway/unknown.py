@@ -31,7 +31,8 @@ RETRY_SECONDS = 0.5
 def patience(call: CallRequest, function: Function) -> float:
     """Seconds after which even the slowest lawful course of this call must be over."""
     run_us = max(call.timeout_us, function.options.timeout_us)
-    return (call.start_us + run_us) / 1e6 * (function.options.retries + 1) + SLACK_SECONDS
+    start_us = call.start_us * (2 if function.options.over_fabric else 1)  # it waits for a host, then for a device
+    return (start_us + run_us) / 1e6 * (function.options.retries + 1) + SLACK_SECONDS
 
 
 def open_call(call: CallRequest) -> OpenCall:

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from dgsf.store.rows import DeviceRow, FunctionVersion, KeyRow, LeaseRow, UsageRow
+from dgsf.store.sessions import SessionRow
 
 
 class Problem(msgspec.Struct, frozen=True):
@@ -99,7 +100,10 @@ class DeviceInfo(msgspec.Struct, frozen=True):
 
 
 class DeviceList(msgspec.Struct, frozen=True):
+    """The pool: its devices, and the function hosts, which run bodies of functions whose device is remote."""
+
     devices: list[DeviceInfo]
+    hosts: list[DeviceInfo] = []
 
 
 class LeaseInfo(msgspec.Struct, frozen=True):
@@ -123,6 +127,73 @@ class LeaseInfo(msgspec.Struct, frozen=True):
 
 class LeaseList(msgspec.Struct, frozen=True):
     leases: list[LeaseInfo]
+
+
+class SessionRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A remote device that is wanted; sizes such as "1GiB"."""
+
+    gpu: str | list[str] = "any"
+    memory: str | int = "1GiB"
+    start_seconds: Annotated[float, msgspec.Meta(gt=0, le=3600)] | None = None  # to wait for a device
+
+
+class NewSession(msgspec.Struct, frozen=True):
+    """A ticket, the session's own key, and where its door is; the ticket is good once and for a minute."""
+
+    id: str
+    ticket: str
+    key: str
+    expires_at: datetime
+    host_id: str
+    unix_path: str
+    tcp_host: str
+    tcp_port: int
+
+
+class SessionInfo(msgspec.Struct, frozen=True):
+    """A session; `move_error` tells why the last move that was asked for did not happen."""
+
+    id: str
+    tenant_name: str
+    function_name: str | None
+    proxy_name: str | None
+    device_name: str | None
+    state: str
+    generation: int
+    memory_bytes: int
+    memory_used: int
+    bytes_up: int
+    bytes_down: int
+    device_us: int
+    cost_nano: int
+    error_code: str | None
+    move_to: str | None
+    move_error: str | None
+    started_at: datetime
+    updated_at: datetime
+    ended_at: datetime | None
+
+    @classmethod
+    def of(cls, row: SessionRow) -> SessionInfo:
+        found = {name: getattr(row, name) for name in cls.__struct_fields__}
+        return cls(**found | {"id": str(row.id)})
+
+
+class SessionList(msgspec.Struct, frozen=True):
+    sessions: list[SessionInfo]
+
+
+class MoveRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Where a session should go: a device's name, or empty for any other device."""
+
+    to: Annotated[str, msgspec.Meta(max_length=256)] = ""
+
+
+class MoveWish(msgspec.Struct, frozen=True):
+    """The wish is noted; the session's proxy carries it out."""
+
+    id: str
+    to: str
 
 
 class UsageInfo(msgspec.Struct, frozen=True):

@@ -16,12 +16,14 @@ from dgsf.store.leases import LeaseStore
 from dgsf.store.notices import Stop, listen
 from dgsf.store.proxies import ProxyStore
 from dgsf.store.rows import ProxyRow
+from dgsf.store.sessions import SESSIONS_CHANNEL
 from dgsf.wire.link import host_id
 from dgsf.wire.shared import SharedArea
 from proxy.directory import Directory
 from proxy.leases import LeaseKeeper
 from proxy.local import LocalProxy
 from proxy.recorder import Recorder
+from proxy.sessions.hub import SessionHub
 from proxy.starter import Starter
 from proxy.worker_link import Limits
 
@@ -31,23 +33,34 @@ BEAT_SECONDS = 1.0
 
 
 def make_proxy(
-    settings: Settings, database: Database, catalogue: Catalogue, secret: bytes, area: SharedArea, row: ProxyRow
+    settings: Settings,
+    database: Database,
+    catalogue: Catalogue,
+    secret: bytes,
+    area: SharedArea,
+    row: ProxyRow,
+    *,
+    sessions: bool = True,
 ) -> LocalProxy:
-    """A proxy that is registered as `row`; not started yet."""
+    """A proxy that is registered as `row`; not started yet. Inside a gateway it has no sessions."""
     clock = SystemClock()
     lease_store = LeaseStore(database)
     tcp = settings.transport == "tcp"
     directory = Directory(DeviceStore(database), lease_store, secret, host_id(), tcp, row.name)
     leases = LeaseKeeper(lease_store, row.name, row.incarnation, settings.lease_seconds, clock)
     limits = Limits(settings.inline_bytes, settings.max_result_bytes)
-    starter = Starter(directory, leases, catalogue.code, secret, area, limits, clock)
-    return LocalProxy(
+    starter = Starter(directory, leases, catalogue.code, secret, area, limits, clock, settings.start_seconds)
+    proxy = LocalProxy(
         settings, catalogue, directory, leases, starter, Recorder(database, row.number), row.number, clock
     )
+    if sessions:
+        hub = SessionHub(database, directory, leases, secret, row, clock, proxy.room.make_for_session)
+        proxy.use_sessions(hub)
+    return proxy
 
 
 class Presence:
-    """Keeps a proxy known to the others: its heartbeat, and its ear for proxies that are short of slots."""
+    """Keeps a proxy known to the others: its heartbeat, and its ear for what others ask of it."""
 
     def __init__(self, database: Database, proxy: LocalProxy, row: ProxyRow) -> None:
         self._database = database
@@ -55,7 +68,7 @@ class Presence:
         self._proxy = proxy
         self._row = row
         self._tasks: list[asyncio.Task[None]] = []
-        self._deaf: Stop | None = None  # ends the listening
+        self._deaf: list[Stop] = []  # end the listening
         self.replaced = asyncio.Event()
 
     def start(self) -> None:
@@ -63,8 +76,8 @@ class Presence:
         self._tasks = [asyncio.create_task(self._beat()), asyncio.create_task(self._hear())]
 
     async def stop(self) -> None:
-        if self._deaf is not None:
-            await self._deaf()
+        for stop in self._deaf:
+            await stop()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -78,7 +91,10 @@ class Presence:
             await asyncio.sleep(BEAT_SECONDS)
 
     async def _hear(self) -> None:
-        self._deaf = await listen(self._database, SLOTS_CHANNEL, self._proxy.yield_slot)
+        """Proxies that are short of slots, and operators who want a session moved."""
+        self._deaf.append(await listen(self._database, SLOTS_CHANNEL, self._proxy.yield_slot))
+        if self._proxy.sessions is not None:
+            self._deaf.append(await listen(self._database, SESSIONS_CHANNEL, self._proxy.sessions.wake))
 
     async def _ask_others(self) -> None:
         async with self._database.acquire() as connection:

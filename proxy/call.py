@@ -21,6 +21,7 @@ class ActiveCall:
         "price",
         "queue_us",
         "request",
+        "session_nano",
         "stream",
         "timeout_us",
     )
@@ -39,6 +40,7 @@ class ActiveCall:
         self.device_id: int | None = None
         self.device_name = ""
         self.price = 0
+        self.session_nano = 0  # the cost of what its session used
 
     @property
     def unwanted(self) -> bool:

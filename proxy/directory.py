@@ -52,6 +52,10 @@ class Directory:
         views = [view_of(row, used_slots.get(row.id, 0), used_memory.get(row.id, 0)) for row in rows]
         return views, {row.id: row for row in rows}
 
+    async def draining(self) -> frozenset[int]:
+        """Devices that an operator takes out of use."""
+        return frozenset(row.id for row in await self._devices.list_devices() if row.state == "draining")
+
     async def control(self, device: DeviceRow) -> DeviceControl:
         """The control connection to this incarnation of a device."""
         key = (device.id, device.incarnation)

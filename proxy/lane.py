@@ -17,7 +17,7 @@ from dgsf.store.catalogue import Function
 from dgsf.wire.messages import Failure, RunEnd
 from dgsf.wire.ports import Payload
 from proxy.call import ActiveCall
-from proxy.losses import lawful
+from proxy.losses import verdict
 from proxy.worker_link import WorkerLink
 
 
@@ -46,7 +46,8 @@ class Lane:
         self.used_us = clock.now_us()
         self._host = host
         self._clock = clock
-        self._limit = pipeline_depth
+        # The device time of a session is not told by calls: only one at a time can be billed exactly.
+        self._limit = 1 if function.options.over_fabric else pipeline_depth
         self._run_time = scaling.RunTime()
         self._timeout_us = function.options.timeout_us
 
@@ -115,12 +116,10 @@ class Lane:
         self.pump()
 
     def calls_ended(self, link: WorkerLink, ended: list[tuple[ActiveCall, RunEnd, Payload | None, int]]) -> None:
-        price = link.post.device.price_nano_per_us
         for call, end, payload, device_us in ended:
             self._run_time.saw(end.run_us)
-            call.billed_us += device_us
-            call.price = price
-            self._host.call_over(self, call, payload, lawful(end.failure))
+            link.bill(call, device_us)
+            self._host.call_over(self, call, payload, verdict(end.failure, link.session))
         self.pump()
 
     def worker_lost(self, link: WorkerLink, error: DgsfError) -> None:

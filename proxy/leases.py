@@ -33,7 +33,11 @@ class LeaseKeeper:
         self._clock = clock
         self._until_us: dict[LeaseGrant, int] = {}
         self._renewing: asyncio.Task[None] | None = None
-        self.on_lost: Callable[[LeaseGrant], None] = lambda _grant: None
+        self._watchers: list[Callable[[LeaseGrant], None]] = []
+
+    def watch(self, told: Callable[[LeaseGrant], None]) -> None:
+        """Be told of every lease that is lost."""
+        self._watchers.append(told)
 
     def start(self) -> None:
         self._renewing = asyncio.create_task(self._renew_forever())
@@ -47,7 +51,9 @@ class LeaseKeeper:
     def usable(self, grant: LeaseGrant, now_us: int) -> bool:
         return now_us < self._until_us.get(grant, 0)
 
-    async def grant(self, device_id: int, version_id: int, tenant_id: int, memory_bytes: int) -> LeaseGrant | None:
+    async def grant(
+        self, device_id: int, version_id: int | None, tenant_id: int, memory_bytes: int
+    ) -> LeaseGrant | None:
         before = self._clock.now_us()
         grant = await self._store.grant(
             device_id, self.holder, self.incarnation, version_id, tenant_id, memory_bytes, self._ttl_s
@@ -98,4 +104,5 @@ class LeaseKeeper:
             else:
                 del self._until_us[grant]
                 log.warning("lease_lost", extra={"device_id": grant.device_id, "slot": grant.slot})
-                self.on_lost(grant)
+                for told in self._watchers:
+                    told(grant)

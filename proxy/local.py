@@ -8,6 +8,7 @@ timeouts and idle workers; nothing on the path of a call sets a timer of its own
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Coroutine
 from functools import partial
@@ -39,6 +40,7 @@ from proxy.leases import LeaseKeeper
 from proxy.losses import failure_of_exit
 from proxy.recorder import Recorder
 from proxy.room import RoomMaker
+from proxy.sessions.hub import SessionHub
 from proxy.starter import NoRoom, Starter
 from proxy.worker_link import WorkerLink
 
@@ -47,6 +49,7 @@ TICK_SECONDS = 0.02
 NO_DEVICE_SECONDS = 5.0
 LANE_FORGET_SECONDS = 60.0
 DRAIN_SECONDS = 10.0
+DRAIN_LOOK_SECONDS = 1.0
 
 
 class LocalProxy:
@@ -75,22 +78,31 @@ class LocalProxy:
         self.room = RoomMaker(self.lanes, starter, self._clock)
         self._tasks: set[asyncio.Task[Any]] = set()
         self._ticker: asyncio.Task[None] | None = None
+        self._drain_watch: asyncio.Task[None] | None = None
+        self._draining: frozenset[int] = frozenset()  # devices whose workers get nothing new and go when idle
         self._closing = False
-        leases.on_lost = self._lease_lost
+        self.sessions: SessionHub | None = None  # only of a proxy in a process of its own
+        leases.watch(self._lease_lost)
 
     # --- life
     async def start(self) -> None:
         self.recorder.start()
         self._leases.start()
         self._later(self._reclaim())
+        if self.sessions is not None:
+            self.sessions.start()
         self._ticker = asyncio.create_task(self._tick_forever())
+        self._drain_watch = asyncio.create_task(self._watch_drains())
 
     async def stop(self) -> None:
         """Refuse new calls, let running ones end, give all workers and leases back, flush."""
         self._closing = True
         await self._drained()
-        if self._ticker is not None:
-            self._ticker.cancel()
+        if self.sessions is not None:
+            await self.sessions.stop()
+        for task in (self._ticker, self._drain_watch):
+            if task is not None:
+                task.cancel()
         links = [link for lane in self.lanes.values() for link in list(lane.links)]
         await asyncio.gather(*(self._starter.give_back(link) for link in links), return_exceptions=True)
         await self._leases.stop()
@@ -170,7 +182,7 @@ class LocalProxy:
 
     # --- LaneHost
     def may_dispatch(self, link: WorkerLink, now_us: int) -> bool:
-        return self._leases.usable(link.post.lease, now_us)
+        return self._leases.usable(link.post.lease, now_us) and link.post.device.id not in self._draining
 
     def start_worker(self, lane: Lane) -> None:
         self._later(self._start(lane))
@@ -219,6 +231,7 @@ class LocalProxy:
         if link.leaving and not begun:
             return
         notice = None if link.cut else await self._directory.exit_of(link.post.device, link.post.worker_id)
+        await self._starter.end_session(link)
         for call in begun:
             self._answer_for_lost(lane, link, call, self._loss(link, call, notice))
         if not link.leaving:
@@ -236,8 +249,7 @@ class LocalProxy:
 
     def _answer_for_lost(self, lane: Lane, link: WorkerLink, head: ActiveCall, error: DgsfError) -> None:
         if error.billable:
-            head.billed_us += link.stop_clock(self._clock.now_us())
-            head.price = link.post.device.price_nano_per_us
+            link.bill(head, link.stop_clock(self._clock.now_us()))
         self.call_over(lane, head, None, Failure.of(error))
 
     def _lease_lost(self, grant: LeaseGrant) -> None:
@@ -253,6 +265,17 @@ class LocalProxy:
             log.info("reclaim_failed", extra={"error": str(error)})
         else:
             log.info("reclaimed", extra={"slots": freed})
+
+    def use_sessions(self, sessions: SessionHub) -> None:
+        """Before it starts: it can then run functions whose device is remote, and ends their sessions with itself."""
+        self.sessions = self._starter.sessions = sessions
+
+    async def _watch_drains(self) -> None:
+        while True:
+            await asyncio.sleep(DRAIN_LOOK_SECONDS)
+            if any(lane.links for lane in self.lanes.values()):
+                with contextlib.suppress(PlatformError):
+                    self._draining = await self._directory.draining()
 
     def yield_slot(self) -> None:
         """Another proxy is short of slots."""
@@ -304,10 +327,15 @@ class LocalProxy:
         for link in list(lane.links):
             if link.inflight:
                 self._look_at(link, now_us)
-            elif now_us - link.idle_since_us > self._idle_us(lane):
+            elif self._has_served(lane, link, now_us):
                 self._retire(lane, link)
         if lane.unused and now_us - lane.used_us > LANE_FORGET_SECONDS * 1e6:
             del self.lanes[lane.version.version_id]
+
+    def _has_served(self, lane: Lane, link: WorkerLink, now_us: int) -> bool:
+        """Whether an idle worker should go."""
+        long = now_us - link.idle_since_us > self._idle_us(lane)
+        return long or link.worn_out or link.post.device.id in self._draining
 
     def _look_at_queue(self, lane: Lane, now_us: int) -> None:
         if not self.recorder.available:
@@ -328,7 +356,7 @@ class LocalProxy:
             if now_us - link.stopping_since_us > self._settings.grace_seconds * 1e6 and link.killing is None:
                 link.killing = call
                 self._later(self._kill(link, reason))
-        elif call.cancelled or now_us - link.head_since_us > call.timeout_us:
+        elif call.cancelled or link.overdue(call, now_us):
             link.stopping_since_us = now_us
             order = Interrupt(
                 link.post.worker_id, call.request.id.bytes, reason, int(self._settings.grace_seconds * 1000) or 1

@@ -72,7 +72,7 @@ class Recorder:
         charged = (
             failure is None or call.billed_us > 0 or (call.device_id is not None and by_code(failure.code).billable)
         )
-        cost = cost_nano(call.billed_us, call.price) if charged else 0
+        cost = cost_nano(call.billed_us, call.price) + call.session_nano if charged else 0
         result = CallResult(state, payload, failure, call.queue_us, call.billed_us, cost, call.device_name)
         self._commits.submit(self._row(call, result, charged), lambda answer: self._done(call, result, answer))
 

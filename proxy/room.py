@@ -10,6 +10,7 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from dgsf.clock import Clock
+from dgsf.core.devices import HOST
 from dgsf.core.placement import Request, could_ever_fit
 from dgsf.errors import PlatformError
 from proxy.directory import view_of
@@ -53,6 +54,15 @@ class RoomMaker:
         except PlatformError as error:
             log.info("reclaim_failed", extra={"error": str(error)})
 
+    async def make_for_session(self, request: Request) -> None:
+        """The same for a session that finds no device; it looks again by itself."""
+        victim = self._idlest(None, request)
+        if victim is not None:
+            await self._give_up(*victim)
+        elif not await self._starter.reclaim() and self.ask_others is not None:
+            self._asked_us = self._clock.now_us()
+            await self.ask_others()
+
     async def yield_one(self) -> None:
         """Another proxy is short of slots: give up the least recently used idle worker, if there is one."""
         if self._clock.now_us() - self._asked_us < ECHO_US:
@@ -89,11 +99,12 @@ class RoomMaker:
         else:
             self._no_device_since.pop(lane, None)
 
-    def _idlest(self, wanting: Lane | None) -> tuple[Lane, WorkerLink] | None:
-        """The least recently used idle worker whose device would do for the lane that wants one."""
-        at_least = SETTLED_US if wanting is None or wanting.links else 0
+    def _idlest(self, wanting: Lane | None, request: Request | None = None) -> tuple[Lane, WorkerLink] | None:
+        """The least recently used idle worker whose device would do for the lane or session that wants one."""
+        at_least = SETTLED_US if (wanting is None and request is None) or (wanting and wanting.links) else 0
         now = self._clock.now_us()
-        request = None if wanting is None else Request(wanting.options.gpu, wanting.options.memory)
+        if wanting is not None:
+            request = Request(wanting.options.worker_types, wanting.options.memory)
         idle = [
             (link.idle_since_us, lane, link)
             for lane in self._lanes.values()
@@ -114,4 +125,7 @@ class RoomMaker:
 
 
 def _would_do(request: Request | None, link: WorkerLink) -> bool:
-    return request is None or could_ever_fit(request, view_of(link.post.device, 0, 0))
+    """Whether giving it up could make room; one with a session holds a device somewhere beside its own slot."""
+    if request is None or could_ever_fit(request, view_of(link.post.device, 0, 0)):
+        return True
+    return link.session is not None and bool(link.session.device_name) and request.types != (HOST,)

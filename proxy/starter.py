@@ -12,23 +12,23 @@ import socket
 from collections.abc import Awaitable, Callable
 
 from dgsf.clock import Clock
+from dgsf.core.devices import HOST
 from dgsf.core.placement import Request, choose
-from dgsf.errors import ConnectionLost, DgsfError, LeaseLost, NoDevice, PlatformError, ProtocolError
+from dgsf.errors import DgsfError, LeaseLost, NoDevice, PlatformError
 from dgsf.store.rows import DeviceRow, LeaseGrant
-from dgsf.wire.frames import Kind, encode_frame
-from dgsf.wire.handshake import read_frame
+from dgsf.wire.frames import Kind
 from dgsf.wire.link import Address, adopt, connect_socket
-from dgsf.wire.messages import Attach, Attached, Kill, Reap, encode, reader
+from dgsf.wire.messages import Attach, Attached, Kill, Reap, encode
 from dgsf.wire.shared import SharedArea
 from proxy.directory import Directory
+from proxy.joining import ask_host, join_worker
 from proxy.lane import Lane
 from proxy.leases import LeaseKeeper
+from proxy.sessions.owner import SessionOwner, SessionPort
 from proxy.worker_link import Limits, Post, WorkerLink
 
 log = logging.getLogger(__name__)
-ATTACH_SECONDS = 20.0
 LOAD_SECONDS = 60.0
-_read_attached = reader(Attached)
 
 
 class NoRoom(Exception):
@@ -47,6 +47,7 @@ class Starter:
         area: SharedArea,
         limits: Limits,
         clock: Clock,
+        start_seconds: float = 30.0,
     ) -> None:
         self._directory = directory
         self._leases = leases
@@ -55,6 +56,8 @@ class Starter:
         self._area = area
         self._limits = limits
         self._clock = clock
+        self._start_seconds = start_seconds
+        self.sessions: SessionPort | None = None  # only a proxy in a process of its own has them
 
     async def start(self, lane: Lane) -> WorkerLink:
         """A worker that has loaded the lane's function; NoRoom, or an error that its calls should get."""
@@ -63,7 +66,10 @@ class Starter:
             device, grant = await self._lease(lane)
             link = await self._attach(lane, device, grant)
             try:
-                loaded = await link.load(lane.version.version_id, await code, LOAD_SECONDS)
+                if lane.options.over_fabric:
+                    await self._join(lane, link)
+                alias = lane.options.device_alias
+                loaded = await link.load(lane.version.version_id, await code, LOAD_SECONDS, alias)
             except (DgsfError, TimeoutError) as error:
                 await self.give_back(link)
                 raise PlatformError(f"the worker did not load the function: {error or 'it took too long'}") from error
@@ -80,8 +86,31 @@ class Starter:
         link.close()
         await self.end_worker(link, "released")
 
+    async def _join(self, lane: Lane, link: WorkerLink) -> None:
+        """Give the worker its session: the way to the remote device."""
+        if self.sessions is None:
+            raise PlatformError("functions over the fabric run in a proxy of their own; start one with 'dgsf proxy'")
+        sock = await join_worker(self._directory, self._secret, link.post)
+        link.session = await self.sessions.adopt(sock, self._owner_of(lane))
+
+    def _owner_of(self, lane: Lane) -> SessionOwner:
+        version, options = lane.version, lane.options
+        return SessionOwner(
+            version.tenant_id,
+            version.version_id,
+            options.gpu,
+            options.gpu_memory_bytes,
+            start_seconds=self._start_seconds,
+        )
+
+    async def end_session(self, link: WorkerLink) -> None:
+        """Its device is free when this returns."""
+        if link.session is not None:
+            await link.session.close()
+
     async def end_worker(self, link: WorkerLink, reason: str) -> None:
         """Kill it and release its slot; a slot whose worker may still run is left to whoever takes it over."""
+        await self.end_session(link)
         ended = await self._directory.order(link.post.device, Kill(link.post.worker_id, reason))
         self._directory.forget_exit(link.post.device, link.post.worker_id)
         if ended:
@@ -101,10 +130,11 @@ class Starter:
         return freed
 
     async def _lease(self, lane: Lane) -> tuple[DeviceRow, LeaseGrant]:
-        request = Request(lane.options.gpu, lane.options.memory)
+        request = Request(lane.options.worker_types, lane.options.memory)
         views, rows = await self._directory.pool()
-        if not any(view.healthy for view in views):
-            raise NoDevice("no device is healthy now; see 'dgsf devices'")
+        if not any(view.healthy and (view.kind == HOST) == lane.options.over_fabric for view in views):
+            what = "function host" if lane.options.over_fabric else "device"
+            raise NoDevice(f"no {what} is healthy now; see 'dgsf devices'")
         while (chosen := choose(request, views)) is not None:
             grant = await self._leases.grant(
                 chosen.id, lane.version.version_id, lane.version.tenant_id, request.memory_bytes
@@ -148,14 +178,4 @@ class Starter:
             memory_bytes=lane.options.memory,
             network=lane.options.network,
         )
-        try:
-            await asyncio.get_running_loop().sock_sendall(sock, encode_frame(Kind.ATTACH, 0, encode(head)))
-        except OSError as error:
-            raise ConnectionLost(f"connection lost: {error}") from error
-        frame = await read_frame(sock, ATTACH_SECONDS)
-        if frame.kind != Kind.ATTACHED:
-            raise ProtocolError(f"expected ATTACHED, got a frame of kind {frame.kind}")
-        attached: Attached = _read_attached(frame.body)
-        if attached.failure is not None:
-            raise attached.failure.error()
-        return attached
+        return await ask_host(sock, Kind.ATTACH, encode(head))

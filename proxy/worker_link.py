@@ -24,6 +24,7 @@ from dgsf.wire.messages import Carrier, Load, Loaded, Ref, Run, RunEnd, join, re
 from dgsf.wire.ports import Payload
 from dgsf.wire.shared import SharedArea
 from proxy.call import ActiveCall
+from proxy.sessions.owner import OpenSession
 
 _read_end, _read_loaded = reader(RunEnd), reader(Loaded)
 
@@ -69,11 +70,14 @@ class WorkerLink(Link):
         self.killing: ActiveCall | None = None  # the call for whose sake its kill has been ordered
         self.cut = False  # closed by us while it was running: what it had answered may not have been read
         self.leaving = False  # given back by us: its end is no surprise
+        self.session: OpenSession | None = None  # of a function whose device is remote
+        self.spent = False  # it served its last call and is to be given back
         self._owner = owner
         self._clock = clock
         self._area = area
         self._limits = limits
         self._slot_clock = SlotClock()
+        self._looked_us = 0
         self._next_stream = 1
         self._ends: list[tuple[ActiveCall, RunEnd, Payload | None]] = []
         self._gates: dict[int, CreditGate] = {}
@@ -83,15 +87,20 @@ class WorkerLink(Link):
 
     @property
     def available(self) -> bool:
-        """Whether it may be given calls: it is not being stopped, killed or closed."""
-        return not (self.stopping_since_us or self.killing or self.lost)
+        """Whether it may be given calls: it is not being stopped, killed or closed, and its session lives."""
+        return not (self.stopping_since_us or self.killing or self.lost or self.worn_out)
+
+    @property
+    def worn_out(self) -> bool:
+        """Whether it is of no more use although its process lives."""
+        return self.session is not None and (self.spent or self.session.ended)
 
     # --- sending
-    async def load(self, version_id: int, code: bytes, timeout: float) -> Loaded:
+    async def load(self, version_id: int, code: bytes, timeout: float, device_alias: str = "") -> Loaded:
         """Send the function's code, once, and wait until the worker has it."""
         stream = self._take_stream()
         ref, inline = self._carry(stream, Payload(0, code, "", len(code)))
-        head = Load(version_id, ref, self._limits.inline_bytes, self._limits.max_result_bytes)
+        head = Load(version_id, ref, self._limits.inline_bytes, self._limits.max_result_bytes, device_alias)
         self.send(Kind.LOAD, stream, join(head, inline))
         if ref.carrier == Carrier.chunks:
             self._send_later(stream, Payload(0, code, "", len(code)))
@@ -122,6 +131,25 @@ class WorkerLink(Link):
     def stop_clock(self, now_us: int) -> int:
         """The time of the head of a worker that is gone."""
         return self._slot_clock.ended(now_us, [1], False)[0]
+
+    def overdue(self, call: ActiveCall, now_us: int) -> bool:
+        """Whether the head has run for too long; while its session waits for a device its time stands still."""
+        if self.session is not None and self.session.waiting:
+            self.head_since_us += now_us - max(self._looked_us, self.head_since_us)
+        self._looked_us = now_us
+        return now_us - self.head_since_us > call.timeout_us
+
+    def bill(self, call: ActiveCall, slot_us: int) -> None:
+        """Near: the slot's time at its price. With a session: what that used; the host's time is free."""
+        if self.session is None:
+            call.billed_us += slot_us
+            call.price = self.post.device.price_nano_per_us
+            return
+        used = self.session.take_usage()
+        call.billed_us += used.device_us
+        call.session_nano += used.cost_nano
+        if used.device_id is not None:
+            call.device_id, call.device_name = used.device_id, used.device_name
 
     def _take_stream(self) -> int:
         stream = self._next_stream
@@ -192,6 +220,7 @@ class WorkerLink(Link):
         now = self._clock.now_us()
         shares = self._slot_clock.ended(now, [end.run_us for _, end, _ in ends], bool(self.inflight))
         self.head_since_us = self.idle_since_us = now
+        self.spent = bool(self.stopping_since_us)  # a session that was interrupted may have work left in it
         self.stopping_since_us = 0
         self._owner.calls_ended(
             self, [(call, end, payload, us) for (call, end, payload), us in zip(ends, shares, strict=True)]

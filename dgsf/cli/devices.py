@@ -1,21 +1,50 @@
-"""`dgsf devices`: the devices of the pool."""
+"""`dgsf devices`: the devices of the pool, and taking one out of use for a while."""
 
 from __future__ import annotations
 
 import click
 
-from dgsf.cli.output import client_options, json_option, show_listing
+from dgsf.cli.groups import ListingGroup
+from dgsf.cli.output import client_options, json_option, show_listing, show_rows
 from dgsf.sdk.client import Client
 
 COLUMNS = (
     "id", "name", "node", "kind", "type", "state", "slots", "slots_used", "memory_bytes", "memory_used",
     "speed", "price_nano_per_us", "incarnation", "heartbeat_at",
 )  # fmt: skip
+HOST_COLUMNS = ("id", "name", "node", "state", "slots", "memory_bytes", "incarnation", "heartbeat_at")
 
 
-@click.command("devices")
+@click.group("devices", cls=ListingGroup)
+def command() -> None:
+    """List the devices of the pool, drain and restore them; without a word, list them."""
+
+
+@command.command()
+@click.argument("name")
+@client_options
+def drain(name: str, client: Client) -> None:
+    """Take device NAME out of use: nothing new, sessions move away, workers finish."""
+    client.drain_device(name)
+    click.echo(f"{name} drains; 'dgsf leases' shows what is left on it", err=True)
+
+
+@command.command()
+@click.argument("name")
+@client_options
+def restore(name: str, client: Client) -> None:
+    """Put device NAME back to use."""
+    client.restore_device(name)
+    click.echo(f"{name} takes work again", err=True)
+
+
+@command.command("list")
 @json_option
 @client_options
-def command(as_json: bool, client: Client) -> None:
-    """List the devices of the pool."""
-    show_listing(client.devices(), "devices", COLUMNS, as_json=as_json, empty="the pool has no devices")
+def list_(as_json: bool, client: Client) -> None:
+    """List the devices of the pool, and the function hosts below them."""
+    found = client.devices()
+    show_listing(found, "devices", COLUMNS, as_json=as_json, empty="the pool has no devices")
+    if not as_json and found.get("hosts"):
+        click.echo("\nfunction hosts (no device; they run the bodies of attach='fabric' functions)")
+        show_rows(found["hosts"], HOST_COLUMNS, empty="")

@@ -17,12 +17,12 @@ from dgsf.errors import ConfigError
 @click.option("--node", help="This machine's name in the pool (default: the host name).")
 def command(ray_address: str | None, devices: str | None, data_dir: str | None, node: str | None) -> None:
     """Join this machine to a Ray cluster (RAY_AUTH_TOKEN is that cluster's) and stay until Ctrl-C."""
-    from dgsf.fabric.devices import resolve_devices
+    from dgsf.fabric.devices import offers
     from dgsf.supervisor.joining import join
 
     settings = load_settings(ray_address=ray_address, devices=devices, data_dir=data_dir, node=node)
     if not settings.ray_address:
         raise ConfigError("DGSF_RAY_ADDRESS is not set; give --ray-address HOST:PORT of the cluster's head")
-    found = resolve_devices(settings.devices, settings.price_nano_per_us)
+    found = offers(settings.devices, settings.hosts, settings.price_nano_per_us)
     click.echo(f"offering {', '.join(spec.short_name for spec in found)}", err=True)
     asyncio.run(join(settings))

@@ -76,21 +76,24 @@ async def _serve(settings: Settings) -> None:
 async def _proxy_inside(
     settings: Settings, database: Database, catalogue: Catalogue, secret: bytes, area: SharedArea, told: asyncio.Event
 ) -> AsyncIterator[_Way]:
-    """The proxy in this process: one hop less."""
+    """The proxy in this process: one hop less. Functions over the fabric still go to the proxies apart."""
     from dgsf.store.proxies import ProxyStore
     from dgsf.wire.link import host_id
+    from gateway.split import SplitPort
     from proxy.build import Presence, make_proxy
     from proxy.metrics import ProxyCollector
 
     name = f"{settings.node_name}/gateway"
     row = await ProxyStore(database).register(name, settings.node_name, host_id(), None, None, None)
-    proxy = make_proxy(settings, database, catalogue, secret, area, row)
+    proxy = make_proxy(settings, database, catalogue, secret, area, row, sessions=False)
     presence = Presence(database, proxy, row)
     await proxy.start()
     presence.start()
     replaced = asyncio.create_task(_tell(presence.replaced, told))
     try:
-        yield _Way(proxy, lambda: proxy.recorder.available, [ProxyCollector(proxy)])
+        async with _proxies_apart(settings, database, catalogue, secret, area, told) as apart:
+            port = SplitPort(proxy, apart.port, catalogue)
+            yield _Way(port, lambda: proxy.recorder.available, [ProxyCollector(proxy)])
     finally:
         replaced.cancel()
         await proxy.stop()

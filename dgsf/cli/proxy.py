@@ -24,12 +24,14 @@ def command() -> None:
 
 async def _serve(settings: Settings) -> None:
     from dgsf.cli.parts import open_store, settle_memory
+    from dgsf.clock import SystemClock
     from dgsf.paths import layout_of
     from dgsf.store.proxies import ProxyStore
     from dgsf.wire.link import host_id
     from dgsf.wire.shared import SharedArea
     from proxy.build import Presence, make_proxy
     from proxy.server import ProxyServer
+    from proxy.sessions.door import SessionDoor
 
     layout = layout_of(settings)
     async with open_store(settings, "dgsf-proxy") as (database, catalogue, secret):
@@ -39,15 +41,22 @@ async def _serve(settings: Settings) -> None:
         server = ProxyServer(settings, secret, area, unix_path)
         tcp_host = settings.host
         port = server.listen(tcp_host)
+        door = SessionDoor(secret, SystemClock(), layout.run_dir / "sessions.sock")
+        doors = door.listen(settings.session_host or settings.host, settings.session_port)
         name = f"{settings.node_name}/proxy"
-        row = await ProxyStore(database).register(name, settings.node_name, host_id(), str(unix_path), tcp_host, port)
+        row = await ProxyStore(database).register(
+            name, settings.node_name, host_id(), str(unix_path), tcp_host, port, doors
+        )
         proxy = make_proxy(settings, database, catalogue, secret, area, row)
         presence = Presence(database, proxy, row)
         await proxy.start()
         presence.start()
         server.start(proxy)
+        assert proxy.sessions is not None
+        door.start(proxy.sessions)
         settle_memory()
         await _until_told(presence.replaced)
+        await door.stop()
         await proxy.stop()  # first: its answers still leave by the server's links
         await presence.stop()
         await server.stop()

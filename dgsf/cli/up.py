@@ -24,10 +24,13 @@ from dgsf.errors import StartError
 @click.option("--node", help="This machine's name in the pool (default: the host name).")
 def command(**flags: Any) -> None:
     """Start everything on this machine and stay; prints 'ready URL' when calls are answered."""
-    from dgsf.core.devices import parse_devices
+    from dgsf.core.devices import parse_devices, parse_hosts
+    from dgsf.remoting.guest.modes import parse_modes
 
     settings = load_settings(**flags)
     parse_devices(settings.devices, _read)  # a mistake there is told before anything starts
+    parse_hosts(settings.hosts)
+    parse_modes(settings.remoting)
     start(settings)
 
 

@@ -5,6 +5,7 @@
     cpu:1,sim:A100:4                    and four simulated A100s
     cpu:2:slots=8:memory=2GiB           with attributes
     sim:A100:4:speed=9.7:launch_us=5    what a simulated device adds to each launch
+    sim:A100:1:timing=a100:values=dummy kernel times of an A100 and no values: as fast to a remote program as one
     devices.toml                        the same as tables, with kernel times
 
 Pure: a file is read by the function that the caller gives.  What only the machine knows (its memory, the
@@ -24,6 +25,8 @@ from dgsf.errors import ConfigError
 
 AUTO: Final = "auto"
 KINDS = ("cpu", "cuda", "sim")
+HOST: Final = "host"  # the kind of a function host: a server without a device, which runs function bodies
+HOST_SLOTS = 8
 MAX_DEVICES = 1024
 DEFAULT_SLOTS = 4
 _TYPE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.\-]{0,63}")
@@ -74,6 +77,15 @@ def parse_devices(text: str, read_file: Callable[[str], str] | None = None, pric
     else:
         groups = [_group_of_text(piece) for piece in stripped.split(",")]
     return _number([_checked(group, price_nano_per_us) for group in groups])
+
+
+def parse_hosts(text: str) -> DeviceSpec | None:
+    """The function host that a setting describes, 'auto' or a number of slots; None for 0. It costs nothing."""
+    stripped = text.strip().lower()
+    slots = HOST_SLOTS if stripped == AUTO else int(stripped) if stripped.isdecimal() else -1
+    if not 0 <= slots <= MAX_DEVICES:
+        raise ConfigError(f"hosts: {text!r}: expected 'auto' or a number of slots from 0 (no host) to {MAX_DEVICES}")
+    return DeviceSpec(HOST, HOST, 0, 0, slots, price_nano_per_us=0) if slots else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +210,15 @@ def _times(value: Any) -> dict[str, float]:
     return {str(name): _time(each) for name, each in value.items()}
 
 
+def _one_of(*names: str) -> Callable[[Any], str]:
+    def read(value: Any) -> str:
+        if value not in names:
+            raise ValueError
+        return str(value)
+
+    return read
+
+
 Reader = Callable[[Any], Any]
 _COMMON: dict[str, tuple[Reader, str]] = {
     "slots": (_positive, "a number of slots, e.g. slots=4"),
@@ -212,6 +233,8 @@ _BY_KIND: dict[str, dict[str, tuple[Reader, str]]] = {
         "launch_us": (_time, "microseconds, e.g. launch_us=5"),
         "kernel_us": (_time, "microseconds, e.g. kernel_us=20"),
         "kernels": (_times, "a table of kernel names and microseconds (in a TOML file)"),
+        "timing": (_one_of("a100"), "a model of kernel times: timing=a100"),
+        "values": (_one_of("real", "dummy"), "values=real (computed on the CPU) or values=dummy (zeros, no work)"),
         "threads": (_positive, "a number of threads, e.g. threads=1"),
     },
 }
@@ -222,7 +245,7 @@ def _checked(group: _Group, price: int) -> tuple[_Group, dict[str, Any]]:
     known = _COMMON | _BY_KIND[group.kind]
     if not 1 <= group.count <= MAX_DEVICES:
         raise _wrong(group.where, f"the number of devices must be from 1 to {MAX_DEVICES}")
-    if group.type and not _TYPE.fullmatch(group.type):
+    if group.type and (not _TYPE.fullmatch(group.type) or group.type.lower() == HOST):
         raise _wrong(group.where, f"{group.type!r} cannot be a device type")
     values: dict[str, Any] = {"price": price}
     for name, value in group.attributes.items():

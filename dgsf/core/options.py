@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dgsf.config import GIB, MIB, parse_bytes
+from dgsf.core.devices import HOST
 from dgsf.errors import InvalidOption, UnknownOption
 
 ANY_GPU = "any"
@@ -36,10 +37,27 @@ class FunctionOptions:
     network: bool = False
     max_workers: int = 0
     idle_seconds: float | None = None
+    gpu_memory: int | None = None
+    device_alias: str = ""
 
     @property
     def memory_bytes(self) -> int:
         return self.memory
+
+    @property
+    def over_fabric(self) -> bool:
+        """Whether the body runs on a function host and reaches its device through a session."""
+        return self.attach == "fabric"
+
+    @property
+    def worker_types(self) -> tuple[str, ...]:
+        """The types of device server that may run the body."""
+        return (HOST,) if self.over_fabric else self.gpu
+
+    @property
+    def gpu_memory_bytes(self) -> int:
+        """What a session of this function may hold on its device."""
+        return self.memory if self.gpu_memory is None else self.gpu_memory
 
     @property
     def timeout_us(self) -> int:
@@ -111,15 +129,17 @@ def _gpu(value: Any) -> tuple[str, ...]:
     if not isinstance(choices, list | tuple) or not 1 <= len(choices) <= MAX_GPU_CHOICES:
         raise ValueError
     for choice in choices:
-        if not isinstance(choice, str) or not _GPU_TYPE.fullmatch(choice):
+        if not isinstance(choice, str) or not _GPU_TYPE.fullmatch(choice) or choice.lower() == HOST:
             raise ValueError
     if len(set(choices)) != len(choices):
         raise ValueError("the same type is named twice")
     return tuple(choices)
 
 
-def _size(low: int, high: int) -> Callable[[Any], int]:
-    def read(value: Any) -> int:
+def _size(low: int, high: int, *, optional: bool = False) -> Callable[[Any], int | None]:
+    def read(value: Any) -> int | None:
+        if value is None and optional:
+            return None
         if isinstance(value, bool) or not isinstance(value, int | str):
             raise ValueError
         try:
@@ -164,11 +184,19 @@ def _flag(value: Any) -> bool:
 
 
 def _attach(value: Any) -> str:
-    if value in ("fabric", "auto"):
-        raise ValueError("not available in this version; attach='near' works: the function runs beside the device")
-    if value != "near":
+    if value == "auto":
+        raise ValueError(
+            "not available in this version; choose 'near' (beside the device) or 'fabric' (over the network)"
+        )
+    if value not in ("near", "fabric"):
         raise ValueError
-    return "near"
+    return str(value)
+
+
+def _alias(value: Any) -> str:
+    if value not in ("", "cuda"):
+        raise ValueError
+    return str(value)
 
 
 TABLE: dict[str, Option] = {
@@ -202,7 +230,14 @@ TABLE: dict[str, Option] = {
             "how often a call may run again after a fault; above 0 says that running twice does no harm",
             _whole(0, 10),
         ),
-        Option("attach", "'near'", "'near'", "where the body runs; near: in a worker beside the device", _attach),
+        Option(
+            "attach",
+            "'near' or 'fabric'",
+            "'near'",
+            "where the body runs; near: in a worker beside the device; "
+            "fabric: on a function host without one, with a remote device that torch calls 'dgsf'",
+            _attach,
+        ),
         Option("network", "True or False", "False", "whether the function may open network connections", _flag),
         Option(
             "max_workers",
@@ -217,6 +252,20 @@ TABLE: dict[str, Option] = {
             "None",
             "an idle instance is given back after this",
             _number(0.05, 86_400, optional=True),
+        ),
+        Option(
+            "gpu_memory",
+            "a size from 1MiB to 1024GiB, or None for as much as memory=",
+            "None",
+            "with attach='fabric': memory on the remote device that one instance may use",
+            _size(MIB, 1024 * GIB, optional=True),
+        ),
+        Option(
+            "device_alias",
+            "'' or 'cuda'",
+            "''",
+            "with attach='fabric': another name of the remote device, so that code written for CUDA runs unchanged",
+            _alias,
         ),
     )
 }

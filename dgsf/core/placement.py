@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from dgsf.core.devices import HOST
+
 ANY = "any"
 
 
@@ -32,7 +34,9 @@ class Request:
 
 
 def preference(request: Request, device: DeviceView) -> int | None:
-    """The position of the first acceptable type that this device is, or None."""
+    """The position of the first acceptable type that this device is, or None; a host is only had by its name."""
+    if device.kind == HOST:
+        return 0 if request.types == (HOST,) else None
     names = {device.type.lower(), device.kind.lower()}
     for position, wanted in enumerate(request.types):
         if wanted.lower() == ANY or wanted.lower() in names:
@@ -64,7 +68,7 @@ def why_not(request: Request, pool: Sequence[DeviceView]) -> str | None:
         return None
     acceptable = [device for device in pool if preference(request, device) is not None]
     if not acceptable:
-        there = ", ".join(sorted({device.type for device in pool})) or "none"
+        there = ", ".join(sorted({device.type for device in pool if device.kind != HOST})) or "none"
         return f"no device of type {' or '.join(request.types)}; the pool has: {there}"
     largest = max(device.memory_bytes for device in acceptable)
     return f"asks for {request.memory_bytes} bytes of memory; the largest matching device has {largest}"

@@ -7,16 +7,18 @@ them over, and forks nothing itself.  Both read the node's own settings, which c
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import threading
 from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any, TypeVar
 
-from dgsf.config import load_settings
-from dgsf.core.devices import DeviceSpec
+from dgsf.config import Settings, load_settings
+from dgsf.core.devices import HOST, DeviceSpec
 from dgsf.core.topology import Place
 from dgsf.fabric.device_server import DeviceServer, ServerOptions
-from dgsf.fabric.devices import resolve_devices
+from dgsf.fabric.devices import offers
+from dgsf.fabric.remote_device import MODES_OPTION
 from dgsf.paths import Layout, layout_of, private_folder
 from dgsf.telemetry import setup_logging
 from dgsf.wire.link import Address
@@ -25,9 +27,9 @@ T = TypeVar("T")
 
 
 def offered_devices() -> list[DeviceSpec]:
-    """This node's devices, by its own DGSF_DEVICES."""
+    """This node's devices and its function host, by its own DGSF_DEVICES and DGSF_HOSTS."""
     settings = load_settings()
-    return resolve_devices(settings.devices, settings.price_nano_per_us)
+    return offers(settings.devices, settings.hosts, settings.price_nano_per_us)
 
 
 class DeviceActor:
@@ -44,7 +46,7 @@ class DeviceActor:
             setup_logging(settings, f"device {place.name}", _log_path(layout, place))
         self._loop = asyncio.SelectorEventLoop()
         threading.Thread(target=self._loop.run_forever, name="device server", daemon=True).start()
-        self._server = self._run(_make(place, secret, layout, host))
+        self._server = self._run(_make(_told(place, settings), secret, layout, host))
 
     def start(self) -> Address:
         return self._run(self._server.start())
@@ -54,6 +56,14 @@ class DeviceActor:
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+
+def _told(place: Place, settings: Settings) -> Place:
+    """The workers of a function host learn how their sessions are to work."""
+    if place.spec.kind != HOST:
+        return place
+    options = place.spec.options | {MODES_OPTION: settings.remoting}
+    return dataclasses.replace(place, spec=dataclasses.replace(place.spec, options=options))
 
 
 async def _make(place: Place, secret: bytes, layout: Layout, host: str) -> DeviceServer:

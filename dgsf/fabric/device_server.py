@@ -20,9 +20,11 @@ from pathlib import Path
 from dgsf.config import GIB
 from dgsf.core.devices import DeviceSpec
 from dgsf.errors import DgsfError, LeaseLost, ProtocolError
+from dgsf.fabric.contents_keeper import ContentsKeeper
 from dgsf.fabric.control_session import ControlSession
 from dgsf.fabric.devices import open_device
 from dgsf.fabric.doors import Doors
+from dgsf.fabric.handover import claim, hand_over
 from dgsf.fabric.memory_watch import over_limit
 from dgsf.fabric.spec import GO, Prepared, Stop
 from dgsf.fabric.worker_launch import Launcher, remove_folder
@@ -40,6 +42,7 @@ from dgsf.wire.messages import (
     Failure,
     Health,
     Interrupt,
+    Join,
     Kill,
     Reap,
     encode,
@@ -49,7 +52,7 @@ from dgsf.wire.shared import SharedArea
 
 log = logging.getLogger(__name__)
 REAP_SECONDS = 10.0
-_read_attach = reader(Attach)
+_read_attach, _read_join = reader(Attach), reader(Join)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +65,8 @@ class ServerOptions:
     hidden: tuple[str, ...] = ()  # more folders that no worker may see, e.g. the data dir
     max_file_bytes: int = GIB
     memory_watch_seconds: float = 0.25
+    contents_bytes: int = 2 * GIB  # of shared memory, for what sessions have uploaded
+    contents_watch_seconds: float = 2.0
 
 
 class DeviceServer:
@@ -87,12 +92,13 @@ class DeviceServer:
         self._device = open_device(spec)
         self._area = SharedArea(shared_name)
         self._table = WorkerTable(spec.slots, spec.memory_bytes)
-        self._launcher = Launcher(spec, name, self._area, self._options.max_file_bytes)
+        self._contents = ContentsKeeper(self._area.folder, name, self._options.contents_bytes)
+        self._launcher = Launcher(spec, name, self._area, self._options.max_file_bytes, self._contents)
         self._doors = Doors(secret, self._visit)
         self._keeper = ZygoteKeeper(self._zygote_options(), name)
         self._slot_locks = [asyncio.Lock() for _ in range(spec.slots)]
         self._sessions: set[ControlSession] = set()
-        self._watch: asyncio.Task[None] | None = None
+        self._watches: list[asyncio.Task[None]] = []
         self._removing: set[asyncio.Future[None]] = set()
         self._told_missing = False
         self._stopping = False
@@ -104,7 +110,10 @@ class DeviceServer:
         self._launcher.clear_leftovers()
         try:
             await self._keeper.start()
-            self._watch = asyncio.create_task(self._watch_memory(), name=f"memory watch of {self._name}")
+            self._watches = [
+                asyncio.create_task(self._watch_memory(), name=f"memory watch of {self._name}"),
+                asyncio.create_task(self._watch_contents(), name=f"contents watch of {self._name}"),
+            ]
             path = str(self._run_dir / f"{hashlib.sha256(self._name.encode()).hexdigest()[:12]}.sock")
             port = self._doors.open(path, self._tcp_host)
         except BaseException:
@@ -126,15 +135,15 @@ class DeviceServer:
         """No new connections; end and reap everything; leave no file behind."""
         self._stopping = True
         await self._doors.close()
-        if self._watch is not None:
-            self._watch.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._watch
+        for watch in self._watches:
+            watch.cancel()
+        await asyncio.gather(*self._watches, return_exceptions=True)
         for worker in self._table.workers.values():
             worker.kill_reason = worker.kill_reason or "shutdown"
         await self._keeper.stop()
         await asyncio.sleep(0)  # the ends of the workers are told by callbacks of this turn
         await asyncio.gather(*self._removing)
+        self._contents.clear()
         for session in list(self._sessions):
             session.close()
 
@@ -160,6 +169,9 @@ class DeviceServer:
         if frame.kind == Kind.ATTACH:
             with sock:
                 await self._attach(sock, frame)
+        elif frame.kind == Kind.JOIN:
+            with sock:
+                await self._join(sock, frame)
         elif frame.kind == Kind.REQUEST:
             session = await adopt(sock, ControlSession(self._answer, self._sessions.discard))
             self._sessions.add(session)
@@ -179,6 +191,19 @@ class DeviceServer:
             log.info("attach_refused", extra={"device": self._name, "code": error.code, "error": error.message})
             with contextlib.suppress(OSError):
                 await _send(sock, Attached(failure=Failure.of(error)))
+
+    async def _join(self, sock: socket.socket, frame: Frame) -> None:
+        """A second connection to a worker that runs already."""
+        try:
+            worker = claim(self._table, _read_join(frame.body), self._incarnation)
+        except DgsfError as error:
+            answer = Attached(failure=Failure.of(error))
+        else:
+            answer = Attached(worker.worker_id, worker.child.host_pid)
+        with contextlib.suppress(OSError):  # whoever asked, or the worker, has gone
+            await _send(sock, answer)
+            if answer.failure is None:
+                hand_over(worker.control, sock)
 
     def _slot_lock(self, slot: int) -> contextlib.AbstractAsyncContextManager[object]:
         return self._slot_locks[slot] if 0 <= slot < len(self._slot_locks) else contextlib.nullcontext()
@@ -271,6 +296,12 @@ class DeviceServer:
                     facts = {"device": self._name, "worker_id": worker.worker_id, "memory_bytes": worker.memory_used}
                     log.warning("worker_over_memory", extra=facts)
                     await self._end(worker, "memory")
+
+    async def _watch_contents(self) -> None:
+        while True:
+            await asyncio.sleep(self._options.contents_watch_seconds)
+            if removed := await asyncio.to_thread(self._contents.prune):
+                log.info("contents_pruned", extra={"device": self._name, "bytes": removed})
 
     # --- control
     async def _answer(self, request: ControlRequest) -> ControlReply:

@@ -22,7 +22,7 @@ from dgsf.core.topology import Place
 from dgsf.errors import StartError
 from dgsf.fabric.actors import DeviceActor, offered_devices
 from dgsf.fabric.cluster import ClusterLost, Node
-from dgsf.fabric.devices import resolve_devices
+from dgsf.fabric.devices import offers
 from dgsf.fabric.ray_node import access
 from dgsf.wire.link import Address
 
@@ -40,6 +40,7 @@ class OwnDevices:
 
     devices: str
     price_nano_per_us: int
+    hosts: str = "0"
 
 
 class RayCluster:
@@ -75,7 +76,7 @@ class RayCluster:
     async def devices_of(self, node: Node) -> list[DeviceSpec]:
         def ask() -> list[DeviceSpec]:
             if self._own is not None and node.node_id == self._here:
-                return resolve_devices(self._own.devices, self._own.price_nano_per_us)
+                return offers(self._own.devices, self._own.hosts, self._own.price_nano_per_us)
             task = self._ray.remote(num_cpus=0, max_retries=0, scheduling_strategy=_pin(node.node_id))(offered_devices)
             return list(self._ray.get(task.remote(), timeout=START_SECONDS))
 

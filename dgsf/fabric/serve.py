@@ -96,7 +96,7 @@ def _cluster(settings: Settings, devices: str = "") -> RayCluster:
         namespace=f"dgsf-{layout.mark}",
         secret=settings.cluster_secret.encode(),
         mark=layout.mark,
-        own=OwnDevices(devices, settings.price_nano_per_us) if devices else None,
+        own=OwnDevices(devices, settings.price_nano_per_us, settings.hosts) if devices else None,
     )
 
 

@@ -15,6 +15,7 @@ from dgsf.fabric.sandbox.features import Feature
 from dgsf.wire.messages import Failure, Message
 
 SHARED_MOUNT = "/dgsf/shared"
+CONTENTS_MOUNT = "/dgsf/contents"  # what the sessions of one tenant on one device have uploaded, by digest
 
 
 class WorkerSpec(msgspec.Struct, array_like=True, frozen=True):
@@ -33,6 +34,8 @@ class WorkerSpec(msgspec.Struct, array_like=True, frozen=True):
     device_options: dict[str, Any]
     max_file_bytes: int
     uid: int = 0  # run as this user and group; 0: stay who the platform is
+    role: str = "function"  # or "session": execute a guest's device commands
+    contents_dir: str = ""  # of a session, on the host; the worker sees it as CONTENTS_MOUNT
 
 
 class Stop(Message):

@@ -31,7 +31,8 @@ from dgsf.errors import (
     ProtocolError,
     ResultTooLarge,
 )
-from dgsf.fabric.calling import caller_of, failure_of, run_function, write_result
+from dgsf.fabric.calling import UserRaised, caller_of, failure_of, run_function, write_result
+from dgsf.fabric.remote_device import RemoteDevice, remote_device
 from dgsf.fabric.spec import SHARED_MOUNT, Stop, WorkerSpec
 from dgsf.sdk.unbundle import load_function
 from dgsf.wire.blocking import FrameSocket
@@ -75,6 +76,8 @@ class Worker:
         self._frames = FrameSocket(connection)
         self._sharing = connection.family == socket.AF_UNIX
         self._epoch = spec.epoch
+        self._spec = spec
+        self._device: RemoteDevice | None = None
         self._function: Callable[..., Any] | None = None
         self._limits = (0, 0)
         self._running: bytes | None = None
@@ -102,6 +105,7 @@ class Worker:
         code = self._payload(frame.stream, load.code, inline)
         failure = None
         try:
+            self._device = remote_device(self._control, self._spec, load.device_alias)
             self._function = caller_of(load_function(code))
         except BaseException as error:
             failure = _load_failure(error)
@@ -128,10 +132,27 @@ class Worker:
             raise ProtocolError("a call before the function was loaded")
         try:
             self._running = run.call
-            value = run_function(self._function, run.payload.codec, data)
-            return write_result(value, run.reply, self._limits[1])
+            try:
+                value = run_function(self._function, run.payload.codec, data)
+                written = write_result(value, run.reply, self._limits[1])
+                del value  # what it held of the device is free before the next call
+            except Exception:
+                self._finish_on_device(quietly=True)
+                raise
+            self._finish_on_device()
+            return written
         finally:
             self._running = None
+
+    def _finish_on_device(self, quietly: bool = False) -> None:
+        """Device commands that still wait belong to this call, and so do their errors, unless it has one already."""
+        if self._device is None:
+            return
+        try:
+            self._device.finish_call()
+        except Exception as error:
+            if not quietly:
+                raise (UserRaised(error) if isinstance(error, DgsfError) else error) from None
 
     def _failure(self, error: BaseException) -> Failure:
         if isinstance(error, Stopped):
@@ -245,10 +266,15 @@ def _load_failure(error: BaseException) -> Failure:
 
 
 def serve(control: socket.socket, connection: socket.socket, spec: WorkerSpec) -> NoReturn:
-    """The whole life of a worker, up to the end of its process."""
+    """The whole life of a worker, up to the end of its process: a function's, or a session's executor."""
     code = 0
     try:
-        Worker(control, connection, spec).serve()
+        if spec.role == "session":
+            from dgsf.remoting.executor.loop import serve as execute  # loads torch: only where it is used
+
+            execute(control, connection, spec)
+        else:
+            Worker(control, connection, spec).serve()
     except ConnectionLost:
         code = 0  # the proxy gave this worker back
     except ProtocolError:

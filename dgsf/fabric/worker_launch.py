@@ -17,6 +17,7 @@ from pathlib import Path
 
 from dgsf.core.devices import DeviceSpec
 from dgsf.errors import ConnectionLost, StartError
+from dgsf.fabric.contents_keeper import ContentsKeeper
 from dgsf.fabric.spec import Prepared, WorkerSpec
 from dgsf.fabric.worker_table import WorkerRecord
 from dgsf.fabric.zygote_client import Child, ZygoteClient
@@ -24,6 +25,7 @@ from dgsf.wire.messages import Attach, reader
 from dgsf.wire.shared import SharedArea
 
 PREPARE_SECONDS = 30.0
+SESSION = "session"
 _UID_BASE, _UID_COUNT = 0x70000000, 1 << 24  # far from any user; drawn at random, so no two workers share one
 _MAX_PREPARED_BYTES = 64 * 1024
 _read_prepared = reader(Prepared)
@@ -37,6 +39,7 @@ class Launcher:
     name: str
     area: SharedArea
     max_file_bytes: int
+    contents: ContentsKeeper
 
     async def launch(
         self, zygote: ZygoteClient, worker_id: int, attach: Attach, connection: socket.socket
@@ -68,6 +71,7 @@ class Launcher:
         """Folders of workers whose server was killed."""
         for folder in self.area.folder.glob(f"{self._folder_name}-*"):
             remove_folder(folder)
+        self.contents.clear()
 
     @property
     def _folder_name(self) -> str:
@@ -101,6 +105,8 @@ class Launcher:
             device_options=self.device.options,
             max_file_bytes=self.max_file_bytes,
             uid=uid,
+            role=attach.role,
+            contents_dir=str(self.contents.folder(attach.tenant_id)) if attach.role == SESSION else "",
         )
 
 

@@ -26,6 +26,7 @@ class WorkerRecord:
     folder: Path
     memory_used: int = 0
     kill_reason: str = ""
+    joined: bool = False  # whether it was given the connection of its session
 
     @property
     def worker_id(self) -> int:

@@ -33,7 +33,10 @@ from dgsf.fabric.zygote_messages import (
 from dgsf.wire.messages import encode
 
 WORKER_ENTRY = "dgsf.fabric.worker:serve"
-PRELOAD = ("numpy", "numpy.random", "torch", "cloudpickle", "msgspec", "dgsf.sdk.unbundle", "dgsf.sdk.failures")
+PRELOAD = (
+    "numpy", "numpy.random", "torch", "cloudpickle", "msgspec", "dgsf.sdk.unbundle", "dgsf.sdk.failures",
+    "dgsf.remoting.executor.loop",
+)  # fmt: skip
 START_SECONDS = 120.0
 STOP_SECONDS = 10.0
 T = TypeVar("T", "Ready", "Child")

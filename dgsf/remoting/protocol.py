@@ -15,8 +15,9 @@ from `out` on, in order; an undefined one uses up its number.  Handles are chose
 never used twice.  A kind's number may be defined anew.
 
 A call without an answer that fails makes its results unusable; whatever uses them is skipped.  The first such
-error is told by the next record that is answered, with the number of the call (calls are counted from 1 over
-the whole generation, those inside traces too), from which the guest knows the line.  Bulk bytes follow in
+error is told by the next record that is answered, in place of its answer, with the number of the call, from
+which the guest knows the line.  Calls and asks are counted from 1 over the whole generation, those inside
+traces too.  An ask that tells an earlier error is done all the same.  Bulk bytes follow in
 frames of their own (FLAG_BULK): a u32 number of the transfer or request, then the bytes.
 """
 
@@ -42,9 +43,9 @@ class Record(IntEnum):
     RNG_STATE = -11  # [RNG_STATE, request]: answered with the generator's state
     SET_RNG_STATE = -12  # [SET_RNG_STATE, bytes]
     TRACE = -13  # [TRACE, trace, [record, ...]]: a template of calls and frees; handles in it are coded, see below
-    RUN = -14  # [RUN, trace, base, start, stop]: do entries start..stop-1 of the template, with this base
+    RUN = -14  # [RUN, trace, base, start, stop] or with [float, ...] behind: do entries start..stop-1 of the template
     SNAPSHOT = -15  # [SNAPSHOT, request, since]: answered with the state that changed since that snapshot number
-    RESTORE = -16  # [RESTORE, header, transfer]: become that state; the storages' bytes follow in bulk frames
+    RESTORE = -16  # [RESTORE, head bytes, all bytes, transfer]: become that state; it follows in bulk frames, see below
     META = -17  # [META, request, handle]: answered with the tensor's true metadata
 
 
@@ -53,11 +54,13 @@ class Status(IntEnum):
 
     OK = 0  # content depends on the record
     FAILED = 1  # content: [call number, error code of dgsf.errors, message]
-    NEED = 2  # content: [sha256, ...]; commands wait until the guest has supplied it
+    NEED = 2  # content: [sha256, ...], all that is missed so far; commands wait until the guest has supplied it
 
 
 # In a template a handle h is written as 2*h (the very handle) or as 2*r + 1 (r from the base of the run; r may be
-# negative: a result of the run before).  `out` of a template's call is relative to the base and plain.
+# negative: a result of the run before).  `out` of a template's call is relative to the base and plain.  A float of a
+# template's call may be nil, a hole: the floats of a RUN fill the holes of its entries, in order.  A RUN counts as
+# many calls as its entries have (frees are not calls).  A trace's number may be defined anew.
 def absolute(handle: int) -> int:
     return 2 * handle
 
@@ -75,6 +78,16 @@ FLOAT = "f"
 # A complex number: {COMPLEX: [real, imaginary]}.  A constant: {CONSTANT: [dtype, sizes, bytes]}.
 COMPLEX = "z"
 CONSTANT = "t"
+
+# The answer to SNAPSHOT is [head bytes, all bytes, µs] and bulk frames: a head in MessagePack, then storages' bytes.
+# These frames may come between later answers; the µs are what later commands waited (absent: until all was sent).
+#   head = [number, [[storage, size, source], ...], rest]
+# names every live storage; `source` is nil (as it was in snapshot `since`), true (its bytes are here, in this order)
+# or a sha256 (still the content that KNOWN brought).  `rest` is the executor's own: tensors and unusable handles,
+# generator, whatever else it needs.  Since 0: nothing was before.  A guest keeps the bytes by storage number.  RESTORE
+# carries the same head without nil sources, and the bytes of the true ones; a sha256 that is not here is a NEED.
+# After it the executor is as it was at that snapshot, which is its `since` for the next one; no kind or trace is
+# part of it.  Calls and asks count from 1 again.
 
 # The answer to FETCH is [dtype, sizes, size, bytes] for a small tensor, [dtype, sizes, size] and bulk frames else.
 INLINE_BYTES = 64 * 1024

@@ -7,7 +7,7 @@ and the memory of what this process has deployed.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -188,6 +188,35 @@ class Client:
         return (yield from _document(Request("GET", "/v1/leases")))
 
     @twin
+    def drain_device(self, name: str) -> Plan[dict[str, Any]]:
+        """Takes a device out of use: no new work, sessions move away."""
+        return (yield from _document(Request("POST", f"/v1/devices/{quote(name, safe='')}/drain")))
+
+    @twin
+    def restore_device(self, name: str) -> Plan[dict[str, Any]]:
+        """Puts a device that drains back to use."""
+        return (yield from _document(Request("POST", f"/v1/devices/{quote(name, safe='')}/restore")))
+
+    # --- sessions -------------------------------------------------------------------------------
+    @twin
+    def open_session(
+        self, gpu: str | Sequence[str] = "any", memory: str | int = "1GiB", wait: float | None = None
+    ) -> Plan[dict[str, Any]]:
+        """A ticket for a session with a remote device, and where to go with it; `dgsf.attach` does the rest."""
+        wanted = {"gpu": gpu if isinstance(gpu, str) else [*gpu], "memory": memory, "start_seconds": wait}
+        return (yield from _document(_post_json("/v1/sessions", wanted)))
+
+    @twin
+    def sessions(self, *, ended: bool = False) -> Plan[dict[str, Any]]:
+        """Open sessions, newest first."""
+        return (yield from _document(Request("GET", "/v1/sessions", query={"ended": "1"} if ended else {})))
+
+    @twin
+    def move_session(self, session_id: str, to: str = "") -> Plan[dict[str, Any]]:
+        """Asks that a session moves to another device; the listing tells when it has."""
+        return (yield from _document(_post_json(f"/v1/sessions/{quote(session_id, safe='')}/move", {"to": to})))
+
+    @twin
     def usage(self, since: str | None = None, until: str | None = None) -> Plan[dict[str, Any]]:
         """What was used and what it cost; times as ISO 8601 text."""
         query = {name: value for name, value in (("since", since), ("until", until)) if value}
@@ -233,6 +262,10 @@ class Client:
 
     def __reduce__(self) -> tuple[Any, ...]:
         raise ConfigError("a Client holds connections and a key and cannot be sent; make one where it is needed")
+
+
+def _post_json(path: str, body: object) -> Request:
+    return Request("POST", path, {"Content-Type": codec.JSON}, body=msgspec.json.encode(body))
 
 
 def _path(name: str, tail: str = "") -> str:

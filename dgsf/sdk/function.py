@@ -14,7 +14,7 @@ import json
 import sys
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypedDict, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypedDict, TypeVar, Unpack
 
 from dgsf.core.names import check_name
 from dgsf.core.options import FunctionOptions, parse_options
@@ -40,10 +40,12 @@ class Options(TypedDict, total=False):
     memory: str | int
     timeout: float
     retries: int
-    attach: str
+    attach: Literal["near", "fabric"]
     network: bool
     max_workers: int
     idle_seconds: float | None
+    gpu_memory: str | int | None
+    device_alias: Literal["", "cuda"]
 
 
 class Remote(Generic[P, R]):

@@ -159,6 +159,9 @@ class Catalogue:
     def known_function(self, tenant_id: int, name: str) -> Function | None:
         return self._functions.get((tenant_id, name)) if self._now() < self._fresh_until else None
 
+    def known_version(self, version_id: int) -> Function | None:
+        return self._versions.get(version_id)
+
     # --- what can be known
     async def find_key(self, text: str) -> Principal:
         """Whose key this is; Unauthenticated for an unknown, wrong or revoked one, all alike."""

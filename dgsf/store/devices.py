@@ -68,6 +68,21 @@ class DeviceStore:
                 await connection.execute(sql("touch_meta"))
         return changed is not None
 
+    async def drain(self, device_id: int) -> DeviceRow | None:
+        """No new leases from now on; None if it does not run."""
+        return await self._change(sql("drain_device"), device_id)
+
+    async def restore(self, device_id: int) -> DeviceRow | None:
+        """Takes leases again; None if it was not draining."""
+        return await self._change(sql("restore_device"), device_id)
+
+    async def _change(self, statement: str, device_id: int) -> DeviceRow | None:
+        async with self._database.transaction() as connection:
+            record = await connection.fetchrow(statement, device_id)
+            if record is not None:
+                await connection.execute(sql("touch_meta"))
+        return None if record is None else _device(record)
+
     async def mark_lost(self, device_id: int, incarnation: int) -> bool:
         """Raises the incarnation and frees the leases; False if it is another incarnation by now."""
         async with self._database.transaction() as connection:

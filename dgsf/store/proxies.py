@@ -10,6 +10,9 @@ from dgsf.store.database import Database
 from dgsf.store.queries import sql
 from dgsf.store.rows import ProxyRow
 
+SessionDoor = tuple[str, str, int]  # Unix path, TCP host and port where guests come in
+_NO_DOOR = (None, None, None)
+
 
 class ProxyStore:
     """Proxies as rows."""
@@ -25,13 +28,14 @@ class ProxyStore:
         unix_path: str | None = None,
         tcp_host: str | None = None,
         tcp_port: int | None = None,
+        session_door: SessionDoor | None = None,
     ) -> ProxyRow:
         """The number of this name, with a higher incarnation than before."""
         async with self._database.transaction() as connection:
             await connection.execute(sql("lock_proxies"))
             await connection.execute(sql("forget_old_proxies"), name)
             record = await connection.fetchrow(
-                sql("register_proxy"), name, node, host_id, unix_path, tcp_host, tcp_port
+                sql("register_proxy"), name, node, host_id, unix_path, tcp_host, tcp_port, *(session_door or _NO_DOOR)
             )
         return ProxyRow(**record)
 

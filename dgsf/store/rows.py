@@ -11,6 +11,8 @@ from enum import IntEnum, StrEnum
 from typing import Any
 from uuid import UUID
 
+from dgsf.core.devices import HOST
+
 
 class Role(StrEnum):
     """What an API key may do; each includes the ones below it."""
@@ -72,6 +74,16 @@ class DeviceRow:
     info: dict[str, Any]
     heartbeat_at: datetime
 
+    @property
+    def is_host(self) -> bool:
+        """Whether it only runs function bodies: a server without a device."""
+        return self.kind == HOST
+
+    @property
+    def usable(self) -> bool:
+        """Whether it is a device that takes work now."""
+        return self.state == "healthy" and not self.is_host
+
 
 @dataclass(frozen=True, slots=True)
 class LeaseGrant:
@@ -113,6 +125,9 @@ class ProxyRow:
     tcp_host: str | None
     tcp_port: int | None
     heartbeat_age_s: float
+    session_unix_path: str | None = None  # the door for sessions; none: it takes no sessions from outside
+    session_tcp_host: str | None = None
+    session_tcp_port: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,7 +39,7 @@ async def any_device_healthy(url: str) -> bool:
     database = await Database.connect(url, name="dgsf up", max_size=1)
     try:
         devices = DeviceStore(database)
-        while not any(row.state == "healthy" for row in await devices.list_devices()):  # noqa: ASYNC110 - a row
+        while not any(row.usable for row in await devices.list_devices()):  # noqa: ASYNC110 - a row
             await asyncio.sleep(_LOOK_SECONDS)
         return True
     finally:

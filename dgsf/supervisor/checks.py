@@ -107,11 +107,11 @@ def _port(settings: Settings) -> Finding:
 
 
 def _devices(settings: Settings) -> list[Finding]:
-    from dgsf.fabric.devices import resolve_devices
+    from dgsf.fabric.devices import offers
 
     return [
         Finding("devices", spec.short_name, True, f"{spec.type}, {spec.memory_bytes // MIB} MiB, {spec.slots} slots")
-        for spec in resolve_devices(settings.devices, settings.price_nano_per_us)
+        for spec in offers(settings.devices, settings.hosts, settings.price_nano_per_us)
     ]
 
 

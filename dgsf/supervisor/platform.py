@@ -109,8 +109,8 @@ class Platform:
 
     def _start_parts(self) -> None:
         self._keep("controller", child_part("controller", self._controller_command, self._log_of("controller")))
-        if not self._settings.proxy_inside:
-            self._keep("proxy", child_part("proxy", self._commands.proxy, self._log_of("proxy")))
+        # Also when calls' proxy is inside the gateway: sessions never pass through a gateway.
+        self._keep("proxy", child_part("proxy", self._commands.proxy, self._log_of("proxy")))
         for number in range(self._settings.gateways):
             name = f"gateway-{number + 1}" if self._settings.gateways > 1 else "gateway"
             self._keep("gateway", child_part(name, self._gateway_command(name), self._log_of(name)))

@@ -44,6 +44,7 @@ class Kind(IntEnum):
     SESSION = 19  # between guest and proxy: begin, began, lost, end (dgsf.wire.session)
     USAGE = 20  # executor to proxy: device time and memory so far; never relayed
     STATE = 21  # of a moving session: a piece of its state, from the old executor to the new one
+    JOIN = 22  # to a function host: hand this connection to a worker that runs already, for its session
 
 
 FLAG_MORE = 1  # on ITEM and STATE: another piece of the same payload follows

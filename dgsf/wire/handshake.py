@@ -39,6 +39,22 @@ async def shake_as_client(sock: socket.socket, secret: bytes, timeout: float = T
         await loop.sock_sendall(sock, proof(secret, b"client", nonce, server_nonce))
 
 
+def shake_blocking(sock: socket.socket, secret: bytes) -> None:
+    """As a client, over a blocking socket with its own timeout; OSError, ConnectionLost or ProtocolError."""
+    nonce = os.urandom(NONCE_BYTES)
+    sock.sendall(MAGIC + nonce)
+    answer = b""
+    while len(answer) < NONCE_BYTES + PROOF_BYTES:
+        piece = sock.recv(NONCE_BYTES + PROOF_BYTES - len(answer))
+        if not piece:
+            raise ConnectionLost("connection closed by the other side")
+        answer += piece
+    server_nonce, given = answer[:NONCE_BYTES], answer[NONCE_BYTES:]
+    if not hmac.compare_digest(given, proof(secret, b"server", nonce, server_nonce)):
+        raise ProtocolError("the server does not hold this session's key")
+    sock.sendall(proof(secret, b"client", nonce, server_nonce))
+
+
 async def shake_as_server(sock: socket.socket, secret: bytes, timeout: float = TIMEOUT_SECONDS) -> None:
     """Have a client prove itself, and prove ourselves to it."""
     loop = asyncio.get_running_loop()

@@ -78,6 +78,7 @@ class Load(Message):
     code: Ref
     inline_bytes: int
     max_result_bytes: int
+    device_alias: str = ""  # on a function host: what else the remote device is called
 
 
 class Loaded(Message):
@@ -144,6 +145,15 @@ class Attach(Message):
     version_id: int
     memory_bytes: int
     network: bool = False
+    role: str = "function"  # or "session": execute a guest's device commands
+
+
+class Join(Message):
+    """Give this connection to a worker that runs already, as the guest's end of its session; answered by ATTACHED."""
+
+    worker_id: int
+    epoch: int
+    incarnation: int
 
 
 class Attached(Message):

@@ -4,6 +4,16 @@ A session is a program's attachment to a remote device.  SESSION frames are betw
 proxy; COMMAND and ANSWER frames pass through the proxy unread; USAGE frames end at the proxy.  A session
 has generations: each `Began` starts one, on a device, with command numbers from 1.  When a device is lost
 the proxy says `Lost`, drops what still comes for that generation, and waits for the next `Begin`.
+
+The header's `stream` of a USAGE frame is the number of the last command frame that is done, so that the proxy
+knows which of the time belongs to a replay.
+
+A live move is between the proxy and two executors; the guest's commands wait meanwhile.  The proxy sends the old
+executor an empty STATE frame.  In its turn, behind all commands before it, that answers with a last USAGE and its
+whole state in STATE frames, all but the last with FLAG_MORE, and does nothing more.  If it is in the middle of a
+transfer, or waits for content, it answers one empty STATE frame instead, "not now", and goes on as before.  The new
+executor gets the state as its first frames, answers one empty STATE frame when it has become that state, and takes
+the next command number after it.  Its USAGE counts from its own start.  STATE frames have the stream number 0.
 """
 
 from __future__ import annotations
@@ -13,14 +23,14 @@ import struct
 from dgsf.wire.messages import Failure, Message, reader
 
 
-class Begin(Message, tag="begin"):
+class Begin(Message, tag="begin", tag_field="word"):
     """Guest: give me a device. The first of a session, and again after `Lost`."""
 
     dialect: str  # what the commands are in: "torch"
     generation: int = 1  # the one that is asked for
 
 
-class Began(Message, tag="began"):
+class Began(Message, tag="began", tag_field="word"):
     """Proxy: here it is."""
 
     session: bytes  # the session's id, a uuid
@@ -31,7 +41,7 @@ class Began(Message, tag="began"):
     memory_bytes: int
 
 
-class Lost(Message, tag="lost"):
+class Lost(Message, tag="lost", tag_field="word"):
     """Proxy: this generation's device is gone. Resumable: `Begin` again and replay."""
 
     generation: int
@@ -39,17 +49,17 @@ class Lost(Message, tag="lost"):
     resumable: bool = True
 
 
-class Replayed(Message, tag="replayed"):
+class Replayed(Message, tag="replayed", tag_field="word"):
     """Guest: what I sent so far in this generation was a replay of what a lost device had done already."""
 
     generation: int
 
 
-class End(Message, tag="end"):
+class End(Message, tag="end", tag_field="word"):
     """Guest: I am done with the session."""
 
 
-class Ended(Message, tag="ended"):
+class Ended(Message, tag="ended", tag_field="word"):
     """Proxy: the session is closed, for this reason; nothing more will come."""
 
     failure: Failure | None = None

@@ -11,7 +11,7 @@ import cloudpickle
 
 from dgsf.config import Settings
 from dgsf.fabric.device_server import DeviceServer, ServerOptions
-from dgsf.fabric.devices import resolve_devices
+from dgsf.fabric.devices import offers, resolve_devices
 from dgsf.ids import CallIds
 from dgsf.sdk.bundle import pack
 from dgsf.store.calls import CallStore
@@ -53,7 +53,14 @@ class World:
 
     # --- parts
     async def add_device(self, text, options=QUICK):
-        for spec in resolve_devices(text):
+        await self._add(resolve_devices(text), options)
+
+    async def add_host(self, slots=2, options=QUICK):
+        """A server without a device, for the bodies of functions over the fabric."""
+        await self._add(offers("cpu:1", str(slots))[1:], options)
+
+    async def _add(self, specs, options):
+        for spec in specs:
             name = f"box/{spec.short_name}"
             server = DeviceServer(
                 spec,

@@ -18,8 +18,8 @@ def main() -> None:
     common = {"num_cpus": 0, "num_gpus": 0, "object_store_memory": 80_000_000, "include_log_monitor": False}
     cluster = Cluster()
     try:
-        a = cluster.add_node(node_name="a", env_vars={"DGSF_DEVICES": "sim:T4:1"}, **common)
-        b = cluster.add_node(node_name="b", env_vars={"DGSF_DEVICES": "sim:A100:1"}, **common)
+        a = cluster.add_node(node_name="a", env_vars={"DGSF_DEVICES": "sim:T4:1", "DGSF_HOSTS": "2"}, **common)
+        b = cluster.add_node(node_name="b", env_vars={"DGSF_DEVICES": "sim:A100:1", "DGSF_HOSTS": "0"}, **common)
         cluster.wait_for_nodes()
         told = {"address": cluster.address, "nodes": {"a": a.node_id, "b": b.node_id}}
         print(json.dumps(told), flush=True)

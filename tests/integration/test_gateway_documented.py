@@ -20,6 +20,8 @@ from gateway.routes import ROUTES, match
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 INVOKE = "POST /v1/functions/{name}/invoke"
 DEPLOY = "PUT /v1/functions/{name}"
+DRAIN, RESTORE = "POST /v1/devices/{name}/drain", "POST /v1/devices/{name}/restore"
+ATTACH, MOVE = "POST /v1/sessions", "POST /v1/sessions/{id}/move"
 CASES = [(route.name, kind.code, kind.status) for route in ROUTES for kind in errors_of(route)]
 FROM_WORKERS = (
     *("queue_full", "unavailable", "no_device", "start_deadline_missed", "shutting_down", "outcome_unknown"),
@@ -72,6 +74,20 @@ PROVOKED: dict[tuple[str, str], Callable[[World], Awaitable[Answer]]] = {
     ("POST /v1/keys", "bad_request"): lambda w: w.ask("POST", "/v1/keys", data=b"{}"),
     ("POST /v1/keys", "invalid_json"): lambda w: w.ask("POST", "/v1/keys", data=b"{"),
     ("POST /v1/keys", "body_too_large"): lambda w: w.ask("POST", "/v1/keys", data=b" " * 5000),
+    (DRAIN, "not_found"): lambda w: w.ask("POST", "/v1/devices/nothing/drain"),
+    (DRAIN, "conflict"): lambda w: _lost_device(w),
+    (RESTORE, "not_found"): lambda w: w.ask("POST", "/v1/devices/nothing/restore"),
+    (RESTORE, "conflict"): lambda w: w.ask("POST", "/v1/devices/1/restore"),
+    (ATTACH, "bad_request"): lambda w: w.ask("POST", "/v1/sessions", data=b'{"colour": "red"}'),
+    (ATTACH, "invalid_json"): lambda w: w.ask("POST", "/v1/sessions", data=b"{"),
+    (ATTACH, "body_too_large"): lambda w: w.ask("POST", "/v1/sessions", data=b" " * 20_000),
+    (ATTACH, "invalid_option"): lambda w: w.ask("POST", "/v1/sessions", data=b'{"memory": "much"}'),
+    (ATTACH, "does_not_fit"): lambda w: w.ask("POST", "/v1/sessions", data=b'{"gpu": "H100"}'),
+    (ATTACH, "unavailable"): lambda w: w.ask("POST", "/v1/sessions", data=b"{}"),
+    (MOVE, "bad_request"): lambda w: w.ask("POST", "/v1/sessions/x/move", data=b'{"to": 1}'),
+    (MOVE, "invalid_json"): lambda w: w.ask("POST", "/v1/sessions/x/move", data=b"{"),
+    (MOVE, "body_too_large"): lambda w: w.ask("POST", "/v1/sessions/x/move", data=b" " * 20_000),
+    (MOVE, "not_found"): lambda w: w.ask("POST", "/v1/sessions/x/move", data=b"{}"),
     ("DELETE /v1/keys/{key_id}", "not_found"): lambda w: w.ask("DELETE", "/v1/keys/nothing"),
 }
 
@@ -98,9 +114,17 @@ async def _provoke(world: World, monkeypatch: pytest.MonkeyPatch, route: str, co
         return await _away(world, monkeypatch, route)
     if code == "no_device":
         monkeypatch.setattr(world.context.devices, "list_devices", _nothing)
-        return await world.deploy("f")
+        return await (_plain(world, route, key="operator") if route == ATTACH else world.deploy("f"))
     assert (route, code) == ("GET /readyz", "unavailable"), "nobody knows how to provoke this"
     return await _not_ready(world)
+
+
+async def _lost_device(world: World) -> Answer:
+    place = {"node": "box", "kind": "cpu", "type": "cpu", "memory_bytes": 1, "slots": 1, "speed": 1.0}
+    where = {"price_nano_per_us": 1, "host_id": "h", "unix_path": None, "tcp_host": None, "tcp_port": None}
+    row = await world.context.devices.register(name="box/gone", **place, **where)
+    await world.context.devices.mark_lost(row.id, row.incarnation)
+    return await world.ask("POST", "/v1/devices/box%2Fgone/drain")
 
 
 async def _plain(world: World, route: str, key: str) -> Answer:

@@ -22,6 +22,7 @@ from dgsf.supervisor.parts import outer_environment
 
 SCRIPT = Path(__file__).with_name("ray_nodes.py")
 DEADLINE = 90.0
+HEALTHY = {"a/sim-T4-0": "healthy", "a/host0": "healthy", "b/sim-A100-0": "healthy"}
 pytestmark = pytest.mark.timeout(300)
 
 
@@ -110,9 +111,10 @@ async def test_devices_of_two_nodes_a_lost_node_and_a_new_controller(two_nodes, 
     async with world_of(database, devices="", lease_seconds=3.0) as world:
         version = await world.deploy(whoami, retries=3)
         async with controller(two_nodes, fresh_url) as first:
-            rows = await rows_when(world.devices, {"a/sim-T4-0": "healthy", "b/sim-A100-0": "healthy"})
+            rows = await rows_when(world.devices, HEALTHY)
             for name, row in rows.items():
                 assert row.info["node_id"] == two_nodes.nodes[name[0]], "each server is on the node of its device"
+            assert (rows["a/host0"].kind, rows["a/host0"].slots) == ("host", 2)
             assert await world.value(version, 1) == 2
 
             # a controller that is killed changes nothing for the devices; its successor adopts them
@@ -121,7 +123,7 @@ async def test_devices_of_two_nodes_a_lost_node_and_a_new_controller(two_nodes, 
             assert await world.value(version, 2) == 3
             async with controller(two_nodes, fresh_url):
                 await _beats(world.devices)
-                again = await rows_when(world.devices, {"a/sim-T4-0": "healthy", "b/sim-A100-0": "healthy"})
+                again = await rows_when(world.devices, HEALTHY)
                 assert {name: row.incarnation for name, row in again.items()} == {
                     name: row.incarnation for name, row in rows.items()
                 }
@@ -129,7 +131,7 @@ async def test_devices_of_two_nodes_a_lost_node_and_a_new_controller(two_nodes, 
                 # a node that is lost costs its own devices only
                 await two_nodes.remove_b()
                 began = time.monotonic()
-                lost = await rows_when(world.devices, {"a/sim-T4-0": "healthy", "b/sim-A100-0": "lost"})
+                lost = await rows_when(world.devices, HEALTHY | {"b/sim-A100-0": "lost"})
                 print(f"lost {time.monotonic() - began:.1f} s after the removal")
                 assert lost["a/sim-T4-0"].incarnation == rows["a/sim-T4-0"].incarnation
                 assert await world.value(version, 3) == 4

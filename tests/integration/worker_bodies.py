@@ -59,3 +59,13 @@ def listens(control, connection, spec):
 
 
 assert socket  # the module is imported by the zygote, so that no worker has to
+
+
+def echoes(control, connection, spec):
+    """Answers in capitals on the second connection, the one that is handed over later."""
+    from dgsf.fabric.handover import receive
+
+    second = receive(control)
+    second.setblocking(True)
+    write_block(second, read_block(second).upper())
+    os._exit(0)

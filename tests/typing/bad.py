@@ -28,5 +28,9 @@ dgsf.Client().describe(3)  # bad
 nothing = dgsf.nothing_of_that_name  # bad
 
 
+@app.function(attach="far")  # bad
+def far() -> None: ...
+
+
 @app.function(memry="1GiB")  # bad
 def wrong() -> None: ...

@@ -18,6 +18,11 @@ def join(words: list[str], sep: str = ",") -> str:
     return sep.join(words)
 
 
+@app.function(attach="fabric", gpu_memory="2GiB", device_alias="cuda")
+def remote_device(x: int) -> int:
+    return x
+
+
 @app.function
 async def later(x: int) -> int:
     return x

@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dgsf.config import GIB, MIB
-from dgsf.core.devices import AUTO, DeviceSpec, parse_devices
+from dgsf.core.devices import AUTO, DeviceSpec, parse_devices, parse_hosts
 from dgsf.errors import ConfigError, StartError
-from dgsf.fabric.devices import cpu, cuda, open_device, resolve_devices, sim
+from dgsf.fabric.devices import cpu, cuda, offers, open_device, resolve_devices, sim
 from dgsf.fabric.devices.base import machine_memory
 from dgsf.fabric.spec import WorkerSpec
 
@@ -59,6 +59,8 @@ def test_the_price_is_the_platforms_unless_given():
         ("cpu:1:2", "'2' is not name=value"),
         ("sim", "needs a type"),
         ("sim:A 100", "cannot be a device type"),
+        ("sim:host", "cannot be a device type"),
+        ("host:1", "kind must be one of"),
         ("cpu:1:slots=0", "slots=0"),
         ("cpu:1:slots=2:slots=3", "twice"),
         ("cpu:1:colour=red", "unknown attribute 'colour'"),
@@ -152,6 +154,22 @@ def test_a_simulated_device_tells_its_timing_to_the_worker():
     sim.setup_worker(spec_of_worker(device_options={"launch_us": 5, "kernel_us": 20, "kernels": {"mm": 100}}))
     timing = sim.timing()
     assert timing.of("mm") == 105.0 and timing.of("add") == 25.0
+
+
+# --- function hosts
+def test_a_node_has_a_function_host_unless_it_wants_none():
+    device, host = offers("cpu:1", "auto")
+    assert (device.kind, host.kind, host.short_name, host.slots) == ("cpu", "host", "host0", 8)
+    assert host.memory_bytes == machine_memory() // 4 // MIB * MIB and host.price_nano_per_us == 0
+    assert parse_hosts("3").slots == 3
+    assert [spec.kind for spec in offers("cpu:1", "0")] == ["cpu"]
+    assert open_device(host).check_health() == ""
+
+
+@pytest.mark.parametrize("text", ["many", "-1", "", "2000", "1.5"])
+def test_a_wrong_number_of_hosts_is_told(text):
+    with pytest.raises(ConfigError, match="expected 'auto' or a number of slots"):
+        parse_hosts(text)
 
 
 # --- CUDA, with a driver that is made up at the narrowest edge

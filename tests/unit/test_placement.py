@@ -39,3 +39,11 @@ def test_too_much_memory_names_the_largest():
 
 def test_a_full_pool_is_no_reason_for_ever():
     assert why_not(Request(("any",), GIB), [device(1, free_slots=0, free=0)]) is None
+
+
+def test_a_host_is_no_device_and_a_device_no_host():
+    host = device(1, "host", "host")
+    assert choose(Request(("any",), GIB), [host]) is None
+    assert choose(Request(("host",), GIB), [device(2), host]).id == 1
+    assert choose(Request(("host",), GIB), [device(2)]) is None
+    assert why_not(Request(("any",), GIB), [host]) == "no device of type any; the pool has: none"

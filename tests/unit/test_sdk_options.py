@@ -27,6 +27,16 @@ def test_values_are_normalised_and_survive_a_journey_as_json():
     assert parse_options({"gpu": "A100"}).given() == {"gpu": "A100"}
 
 
+def test_a_function_over_the_fabric_asks_for_a_host_and_for_memory_on_its_device():
+    near, fabric = parse_options({"gpu": "A100"}), parse_options({"gpu": "A100", "attach": "fabric", "memory": "1GiB"})
+    assert near.worker_types == ("A100",) and not near.over_fabric
+    assert fabric.worker_types == ("host",) and fabric.over_fabric
+    assert fabric.gpu_memory_bytes == GIB
+    more = parse_options({"attach": "fabric", "gpu_memory": "2GiB", "device_alias": "cuda"})
+    assert more.gpu_memory_bytes == 2 * GIB
+    assert parse_options(more.given()) == more
+
+
 @pytest.mark.parametrize(
     ("given", "hint"),
     [
@@ -43,9 +53,11 @@ def test_values_are_normalised_and_survive_a_journey_as_json():
         ({"gpu": []}, "a list of up to 16"),
         ({"gpu": "no such thing!"}, "a device type"),
         ({"gpu": ["A100", "A100"]}, "twice"),
-        ({"attach": "fabric"}, "attach='near' works"),
-        ({"attach": "auto"}, "attach='near' works"),
-        ({"attach": "far"}, "expected 'near'"),
+        ({"gpu": "host"}, "a device type"),
+        ({"attach": "auto"}, "choose 'near'"),
+        ({"attach": "far"}, "expected 'near' or 'fabric'"),
+        ({"gpu_memory": 5}, "a size from 1MiB"),
+        ({"device_alias": "hip"}, "'' or 'cuda'"),
         ({"max_workers": -1}, "0 to 1000"),
         ({"idle_seconds": 0}, "0.05 to 86400"),
     ],

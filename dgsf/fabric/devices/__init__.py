@@ -4,21 +4,28 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dgsf.core.devices import DeviceSpec, parse_devices
+from dgsf.core.devices import HOST, DeviceSpec, parse_devices, parse_hosts
 from dgsf.errors import ConfigError, StartError
-from dgsf.fabric.devices import cpu, cuda, sim
+from dgsf.fabric.devices import cpu, cuda, host, sim
 from dgsf.fabric.devices.base import Device
 from dgsf.fabric.spec import WorkerSpec
 
-__all__ = ["Device", "detect", "open_device", "resolve_devices", "setup_worker"]
+__all__ = ["Device", "detect", "offers", "open_device", "resolve_devices", "setup_worker"]
 
-_SETUPS = {"cpu": cpu.setup_worker, "sim": sim.setup_worker, "cuda": cuda.setup_worker}
+_SETUPS = {"cpu": cpu.setup_worker, "sim": sim.setup_worker, "cuda": cuda.setup_worker, HOST: host.setup_worker}
 
 
 def resolve_devices(text: str, price_nano_per_us: int = 1) -> list[DeviceSpec]:
     """The devices that this machine offers under this setting, complete with memory and types."""
     parsed = parse_devices(text, lambda path: Path(path).expanduser().read_text(), price_nano_per_us)
     return detect(price_nano_per_us) if isinstance(parsed, str) else _fill_in(parsed)
+
+
+def offers(devices: str, hosts: str, price_nano_per_us: int = 1) -> list[DeviceSpec]:
+    """All that a node gives to the pool: its devices, and a function host unless it has none."""
+    specs = resolve_devices(devices, price_nano_per_us)
+    found = parse_hosts(hosts)
+    return specs if found is None else [*specs, host.fill_in(found)]
 
 
 def detect(price_nano_per_us: int = 1) -> list[DeviceSpec]:
@@ -47,6 +54,8 @@ def open_device(spec: DeviceSpec) -> Device:
         return cpu.CpuDevice(spec)
     if spec.kind == "sim":
         return sim.SimDevice(spec)
+    if spec.kind == HOST:
+        return host.HostDevice(spec)
     driver = cuda.find_driver()
     if spec.kind != "cuda" or driver is None:
         raise StartError(f"device {spec.short_name}: there is no such device on this machine")

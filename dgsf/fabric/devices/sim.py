@@ -1,8 +1,8 @@
 """Simulated devices: any type name, memory and speed, with GPU-like timing and no hardware.
 
-The work itself runs on the CPU.  What a real device would take is declared: a launch time for every
-command and a time per kernel, by name or one for all.  A worker on such a device finds these in `timing()`;
-the executor of device commands waits accordingly.
+The work itself runs on the CPU, or not at all.  What a real device would take is declared: a launch time for
+every command and a time per kernel, by name, one for all, or by a model that knows the shapes.  A worker on such a
+device finds these in `timing()`; the executor of device commands waits accordingly.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from dgsf.fabric.devices.a100 import MODELS, Roofline
 from dgsf.fabric.devices.base import use_threads
 from dgsf.fabric.devices.cpu import CpuDevice
 from dgsf.fabric.spec import WorkerSpec
@@ -22,6 +23,8 @@ class SimTiming:
     launch_us: float = 0.0
     kernel_us: float = 0.0
     kernels: dict[str, float] = field(default_factory=dict)
+    model: Roofline | None = None  # by shapes, where the table says nothing
+    values: bool = True  # False: nothing is computed, all values are zero
 
     def of(self, kernel: str) -> float:
         """One launch of this kernel."""
@@ -37,8 +40,13 @@ def timing() -> SimTiming | None:
 
 
 def timing_of(options: dict[str, Any]) -> SimTiming:
+    model = MODELS[options["timing"]] if "timing" in options else None
     return SimTiming(
-        float(options.get("launch_us", 0.0)), float(options.get("kernel_us", 0.0)), dict(options.get("kernels", {}))
+        launch_us=float(options.get("launch_us", model.launch_us if model is not None else 0.0)),
+        kernel_us=float(options.get("kernel_us", 0.0)),
+        kernels=dict(options.get("kernels", {})),
+        model=model,
+        values=options.get("values", "real") == "real",
     )
 
 

@@ -12,7 +12,7 @@ import ctypes
 import os
 
 from dgsf.fabric.sandbox import libc
-from dgsf.fabric.spec import SHARED_MOUNT
+from dgsf.fabric.spec import CONTENTS_MOUNT, SHARED_MOUNT
 
 _VERSION_QUERY = 1
 _RULE_PATH_BENEATH = 1
@@ -63,7 +63,8 @@ def restrict(*, network: bool, devices: tuple[str, ...]) -> list[str]:
         _allow(ruleset, "/", _READ & rights)
         for path in _SCRATCH:
             _allow(ruleset, path, rights & ~(_MAKE_BLOCK | _MAKE_CHAR))
-        _allow(ruleset, SHARED_MOUNT, _SHARED & rights)
+        for path in (SHARED_MOUNT, CONTENTS_MOUNT):
+            _allow(ruleset, path, _SHARED & rights)
         for path in devices:
             with contextlib.suppress(FileNotFoundError):
                 _allow(ruleset, path, _DEVICE & rights)

@@ -19,7 +19,7 @@ from dgsf.fabric.sandbox import libc
 from dgsf.fabric.sandbox.features import Features
 from dgsf.fabric.sandbox.mounts import bind, protect, write_file
 from dgsf.fabric.sandbox.namespaces import HINT
-from dgsf.fabric.spec import SHARED_MOUNT
+from dgsf.fabric.spec import CONTENTS_MOUNT, SHARED_MOUNT
 
 OUTSIDE = "/.outside"  # the host's root while it can still be reached
 _STAGE = "/tmp"  # noqa: S108 - only a mount point, and only in our own namespace
@@ -101,7 +101,7 @@ def enter_root(plan: Plan, hidden: tuple[str, ...], features: Features) -> None:
         _show(plan)
         _make_etc(plan)
         _make_dev(plan)
-        for path in (SHARED_MOUNT, "/tmp", "/dev/shm", "/proc"):  # noqa: S108 - filled by each worker
+        for path in (SHARED_MOUNT, CONTENTS_MOUNT, "/tmp", "/dev/shm", "/proc"):  # noqa: S108 - filled by each worker
             os.makedirs(path, 0o755, exist_ok=True)
         _hide(hidden)
         _see_processes()

@@ -19,7 +19,7 @@ from dgsf.fabric.sandbox.mounts import (
     write_file,
 )
 from dgsf.fabric.sandbox.rootfs import OUTSIDE, Plan
-from dgsf.fabric.spec import SHARED_MOUNT, WorkerSpec
+from dgsf.fabric.spec import CONTENTS_MOUNT, SHARED_MOUNT, WorkerSpec
 
 _TMP, _SHM = "/tmp", "/dev/shm"  # noqa: S108 - the worker's own
 
@@ -49,7 +49,7 @@ class WorkerRoot:
     def build(self) -> None:
         with self._features.needed("own root file system", "mounting must be allowed in a mount namespace"):
             self._make_scratch()
-            self._show_shared_folder()
+            self._show_folders()
             self._make_proc()
             if self._spec.network:
                 for item in self._plan.network:
@@ -92,9 +92,13 @@ class WorkerRoot:
             libc.mount(f"{_TMP}/{name}", f"/etc/{name}", "", libc.MS_BIND)
             protect(f"/etc/{name}", recursive=False)
 
-    def _show_shared_folder(self) -> None:
-        libc.mount(OUTSIDE + self._spec.shared_dir, SHARED_MOUNT, "", libc.MS_BIND)
-        protect(SHARED_MOUNT, ATTR_NOSUID | ATTR_NODEV | ATTR_NOEXEC)
+    def _show_folders(self) -> None:
+        """Its own folder in shared memory and, to a session, what its tenant's sessions have uploaded."""
+        shown = {SHARED_MOUNT: self._spec.shared_dir, CONTENTS_MOUNT: self._spec.contents_dir}
+        for target, source in shown.items():
+            if source:
+                libc.mount(OUTSIDE + source, target, "", libc.MS_BIND)
+                protect(target, ATTR_NOSUID | ATTR_NODEV | ATTR_NOEXEC)
 
     def _make_proc(self) -> None:
         """A /proc of the worker's pid namespace, read-only, and a descriptor of it that is not."""

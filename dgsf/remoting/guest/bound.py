@@ -18,12 +18,13 @@ OTHER_SESSION = "this tensor lived on a remote device whose session has ended; o
 class Bound:
     """What the hot path needs of the present session."""
 
-    __slots__ = ("call", "layouts", "stream")
+    __slots__ = ("call", "layouts", "standing", "stream")
 
     def __init__(self) -> None:
         self.stream: Stream | None = None
         self.layouts = Table()
         self.call: Any = refuse
+        self.standing = False  # a function's own device, there as long as the process
 
     def to(self, stream: Stream | None) -> None:
         self.stream = stream

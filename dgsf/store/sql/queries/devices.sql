@@ -24,8 +24,22 @@ UPDATE devices SET heartbeat_at = clock_timestamp()
 WHERE id IN (SELECT id FROM devices WHERE id = ANY($1::bigint[]) ORDER BY id FOR NO KEY UPDATE)
 
 -- name: set_device_state
--- Only of the incarnation that the caller judged; a device that has come back since is left alone.
-UPDATE devices SET state = $3 WHERE id = $1 AND incarnation = $2 RETURNING id
+-- Only of the incarnation that the caller judged; a device that has come back since is left alone. An operator's
+-- drain outlasts what heartbeats say of a device; only its loss or a restore ends it.
+UPDATE devices SET state = CASE WHEN state = 'draining' AND $3 IN ('healthy', 'suspect') THEN state ELSE $3 END
+WHERE id = $1 AND incarnation = $2 RETURNING id
+
+-- name: drain_device
+-- An operator takes it out of use; what runs on it goes on.
+UPDATE devices SET state = 'draining' WHERE id = $1 AND state NOT IN ('lost', 'failed')
+RETURNING id, name, node, kind, type, memory_bytes, slots, speed, price_nano_per_us, state, incarnation,
+          host_id, unix_path, tcp_host, tcp_port, info, heartbeat_at
+
+-- name: restore_device
+-- And back. Should it not be well, its next heartbeat says so.
+UPDATE devices SET state = 'healthy' WHERE id = $1 AND state = 'draining'
+RETURNING id, name, node, kind, type, memory_bytes, slots, speed, price_nano_per_us, state, incarnation,
+          host_id, unix_path, tcp_host, tcp_port, info, heartbeat_at
 
 -- name: lose_device
 -- The incarnation rises with the loss: whatever the old server still answers is refused from now on.

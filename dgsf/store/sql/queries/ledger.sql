@@ -1,5 +1,6 @@
 -- name: usage
--- What each function used and cost, refunds taken off. Sums by version first: few groups to join.
+-- What each function used and cost, refunds taken off. Sums by version first: few groups to join. Version 0 is
+-- nobody's function: programs that were attached to a device.
 WITH spent AS (
     SELECT tenant_id, version_id,
            count(*) FILTER (WHERE kind = 'usage') AS calls,
@@ -10,15 +11,15 @@ WITH spent AS (
       AND created_at >= coalesce($2::timestamptz, '-infinity') AND created_at < coalesce($3::timestamptz, 'infinity')
     GROUP BY tenant_id, version_id
 )
-SELECT t.name AS tenant_name, f.name AS function_name, sum(s.calls)::bigint AS calls,
+SELECT t.name AS tenant_name, coalesce(f.name, '(attached)') AS function_name, sum(s.calls)::bigint AS calls,
        sum(s.device_us)::bigint AS device_us, sum(s.amount_nano)::bigint AS amount_nano,
        sum(s.refunds)::bigint AS refunds
 FROM spent s
 JOIN tenants t ON t.id = s.tenant_id
-JOIN function_versions v ON v.id = s.version_id
-JOIN functions f ON f.id = v.function_id
+LEFT JOIN function_versions v ON v.id = s.version_id
+LEFT JOIN functions f ON f.id = v.function_id
 GROUP BY t.name, f.id, f.name
-ORDER BY t.name, f.name
+ORDER BY t.name, function_name
 
 -- name: check_ledger
 -- Everything that must be true of the ledger, counted where it is not. One statement, so one snapshot.

@@ -1,0 +1,62 @@
+"""When a session's state is worth saving. Pure.
+
+Losing the device costs the time to bring its state back: the last checkpoint's bytes, then everything done
+since.  A checkpoint costs time too.  So one is taken when a replay would take too long, but never so often
+that more than a small share of the running time goes into them; and always before the journal outgrows
+its memory.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+REPLAY_SECONDS = 1.0
+SHARE = 0.04
+JOURNAL_BYTES = 256 * 1024**2
+BYTES_PER_SECOND = 1.5e9  # until it has been measured
+_LEAST_SECONDS = 0.002
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointPolicy:
+    """The bounds."""
+
+    replay_seconds: float = REPLAY_SECONDS
+    share: float = SHARE
+    journal_bytes: int = JOURNAL_BYTES
+
+    def due(self, *, busy: float, elapsed: float, cost: float, journal_bytes: int) -> bool:
+        """Now? `busy`: device time to replay; `elapsed`: since the last one; `cost`: what it would take."""
+        if journal_bytes >= self.journal_bytes:
+            return True
+        return busy >= self.replay_seconds and cost <= self.share * elapsed
+
+    def soonest(self, cost: float) -> float:
+        """Seconds after the last checkpoint before which none is due."""
+        return max(self.replay_seconds, cost / self.share)
+
+
+@dataclass(slots=True)
+class CheckpointCost:
+    """What the next checkpoint will take, from those before."""
+
+    bytes_per_second: float = BYTES_PER_SECOND
+    bytes: float = 0.0
+    measured: bool = False
+
+    def expect_at_least(self, size: int) -> None:
+        """Nothing is measured yet, but so much was sent to the device."""
+        if not self.measured:
+            self.bytes += size
+
+    def measure(self, size: int, seconds: float) -> None:
+        """One was taken: the latest size, the speed as a running mean."""
+        self.bytes = size
+        speed = max(size, 1) / max(seconds, _LEAST_SECONDS)
+        if size >= 1_000_000:
+            self.bytes_per_second = (self.bytes_per_second + speed) / 2  # the first one is slow: fresh memory
+        self.measured = True
+
+    @property
+    def seconds(self) -> float:
+        return _LEAST_SECONDS + self.bytes / self.bytes_per_second

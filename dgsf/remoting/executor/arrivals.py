@@ -1,0 +1,134 @@
+"""Tensors that come from the guest: small ones at once, large ones in bulk, known ones by their content's name.
+
+A record whose bytes are not there yet stops the machine.  Records behind it are looked at as they arrive, so
+that their transfers are open when the bytes come, and all missing contents are asked for at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from dgsf.errors import OutOfMemory, ProtocolError
+from dgsf.remoting.executor import uploads
+from dgsf.remoting.executor.contents import check_digest
+from dgsf.remoting.protocol import Record, Status
+
+if TYPE_CHECKING:
+    from dgsf.remoting.executor.machine import Machine
+
+_DONE = [int(Record.FREE), []]  # put in the place of a record that was done ahead of its turn
+
+
+class Arrivals:
+    """The records UPLOAD, UPLOAD_BULK, KNOWN and SUPPLY."""
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+        self.transfers = uploads.Transfers(machine.limits.transfers)
+        self.ready: Callable[[], bool] = lambda: True  # whether the record that waits can be done now
+        self._needed: set[bytes] = set()  # asked for and not supplied yet
+        self.records: dict[int, Callable[..., Any]] = {
+            Record.UPLOAD: self._upload,
+            Record.UPLOAD_BULK: self._upload_bulk,
+            Record.KNOWN: self._known,
+            Record.SUPPLY: self._supply,
+        }
+
+    def look_ahead(self, records: list[Any], start: int) -> None:
+        """Open the transfers and ask for the contents of records that cannot be done yet."""
+        missing: list[bytes] = []
+        for position in range(start, len(records)):
+            code = records[position][0]
+            if code == Record.UPLOAD_BULK:
+                self.open(records[position][5], records[position][4])
+            elif code == Record.RESTORE:
+                self.open(records[position][3], records[position][2])
+            elif code == Record.SUPPLY:
+                self._supply(*records[position][1:])
+                records[position] = _DONE
+            elif code == Record.KNOWN:
+                size, digest = records[position][4:6]
+                if self._machine.contents.find(check_digest(digest), size) is None:
+                    missing.append(digest)
+        self.need(missing)
+
+    # --- bytes in the record, or behind it
+    def _upload(self, handle: int, dtype: int, sizes: list[int], data: bytes) -> None:
+        tensor = uploads.small(dtype, sizes, data)
+        if self._room(handle, len(data)):
+            self._put(handle, tensor)
+
+    def _upload_bulk(self, handle: int, dtype: int, sizes: list[int], size: int, number: int) -> bool | None:
+        kind, sizes = uploads.checked(dtype, sizes, size)
+        transfer = self.open(number, size)
+        if not transfer.complete:
+            self.ready = lambda: transfer.complete
+            return False
+        self.transfers.close(number)
+        if transfer.unwanted:
+            self._room(handle, size)
+        else:
+            self._put(handle, uploads.shaped(transfer.raw, kind, sizes))
+        return None
+
+    def open(self, number: int, size: int) -> uploads.Transfer:
+        if number in self.transfers:
+            return self.transfers.get(number)
+        try:
+            self._machine.memory.reserve(size)
+        except OutOfMemory:
+            return self.transfers.open(number, size, unwanted=True)
+        return self.transfers.open(number, size)
+
+    # --- by content
+    def _known(self, handle: int, dtype: int, sizes: list[int], size: int, digest: bytes) -> bool | None:
+        kind, sizes = uploads.checked(dtype, sizes, size)
+        contents = self._machine.contents
+        raw = contents.find(check_digest(digest), size)
+        if raw is None:
+            self.wait_for([digest])
+            return False
+        if self._room(handle, size):
+            self._put(handle, uploads.shaped(raw, kind, sizes))
+            self._machine.changes.contents[handle] = digest
+        return None
+
+    def wait_for(self, digests: list[bytes]) -> None:
+        """The record that is being done needs these contents."""
+        self.need(digests)
+        self.ready = lambda: self._needed.isdisjoint(digests)
+
+    def need(self, digests: list[bytes]) -> None:
+        asked = [digest for digest in dict.fromkeys(digests) if digest not in self._needed]
+        if asked:
+            self._needed.update(asked)
+            self._machine.say(self._machine.answers.answer, 0, Status.NEED, asked)
+
+    def _supply(self, digest: bytes, size: int, number: int) -> None:
+        check_digest(digest)
+
+        def finished(raw: torch.Tensor) -> None:
+            self._machine.contents.publish(digest, raw)
+            self._needed.discard(digest)
+
+        if type(size) is not int or not 0 < size <= self._machine.limits.memory_bytes:
+            raise ProtocolError(f"a content of {size!r} bytes cannot be held")
+        self.transfers.open(number, size).finished = finished
+
+    # --- helpers
+    def _room(self, handle: int, size: int) -> bool:
+        """Whether there is memory for it; if not, the handle is lost."""
+        try:
+            self._machine.memory.reserve(size)
+        except OutOfMemory as error:
+            self._machine.lose(handle, error)
+            return False
+        return True
+
+    def _put(self, handle: int, tensor: torch.Tensor) -> None:
+        if type(handle) is not int:
+            raise ProtocolError(f"{handle!r} is not a handle")
+        self._machine.handles.tensors[handle] = self._machine.device.put(tensor)

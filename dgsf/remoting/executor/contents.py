@@ -1,0 +1,75 @@
+"""Contents that the device has already: files named by the sha256 of their bytes, shared by a tenant's sessions.
+
+A content is published only after its bytes were hashed, by renaming, so a file under its name is whole.  It is
+mapped privately: writing to such a tensor copies the page and never reaches the file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import secrets
+
+import torch
+
+from dgsf.errors import ProtocolError
+
+DIGEST_BYTES = 32
+
+
+def check_digest(digest: object) -> bytes:
+    if not isinstance(digest, bytes) or len(digest) != DIGEST_BYTES:
+        raise ProtocolError("a content is named by the 32 bytes of its sha256")
+    return digest
+
+
+class Contents:
+    """The store of one device and tenant; without a folder, of this session only."""
+
+    def __init__(self, folder: str = "") -> None:
+        self._folder = folder
+        self._own: dict[bytes, torch.Tensor] = {}
+
+    def find(self, digest: bytes, size: int) -> torch.Tensor | None:
+        """Its bytes, the caller's to write to; None if they are not here."""
+        kept = self._own.get(digest)
+        if kept is not None:
+            return kept.clone() if kept.numel() == size else None
+        if not self._folder:
+            return None
+        path = os.path.join(self._folder, digest.hex())
+        try:
+            if os.stat(path).st_size != size:
+                return None
+            os.utime(path)  # it was used: the oldest are removed first
+            return torch.from_file(path, shared=False, size=size, dtype=torch.uint8)
+        except (OSError, RuntimeError):  # removed in between
+            return None
+
+    def publish(self, digest: bytes, raw: torch.Tensor) -> None:
+        """Keep these bytes under their name; ProtocolError if it is not theirs."""
+        data = memoryview(raw.numpy())
+        if hashlib.sha256(data).digest() != digest:
+            raise ProtocolError(f"the bytes supplied for {digest.hex()[:16]} are not that content")
+        if not self._folder:
+            self._own[digest] = raw
+            return
+        path = os.path.join(self._folder, digest.hex())
+        partial = os.path.join(self._folder, f".{secrets.token_hex(8)}")
+        try:
+            _write(partial, data)
+            os.rename(partial, path)
+        except OSError:  # full: this session goes on with its own copy
+            with contextlib.suppress(OSError):
+                os.unlink(partial)
+            self._own[digest] = raw
+
+
+def _write(path: str, data: memoryview) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o640)
+    try:
+        while data:
+            data = data[os.write(descriptor, data) :]
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,70 @@
+"""Memory of a session: live storage bytes against the lease.
+
+Counting exactly costs a walk over all live tensors, so on the way only an upper bound is kept: what was live at
+the last walk plus all that was allocated since.  Only when the bound passes the lease is the walk made.  A
+call whose results do not fit loses them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from dgsf.errors import OutOfMemory
+
+_WALK_SHARE = 50  # for reports, at most a fiftieth of the time is spent on walks
+
+
+def storage_bytes(tensors: Iterable[Any]) -> int:
+    """Bytes of all storages behind these tensors, each counted once."""
+    sizes: dict[int, int] = {}
+    for tensor in tensors:
+        storage = tensor.untyped_storage()
+        sizes[storage._cdata] = storage.nbytes()
+    return sum(sizes.values())
+
+
+def too_much(asked: int, live: int, lease: int) -> OutOfMemory:
+    return OutOfMemory(
+        f"the operation needs {asked} bytes more, {live} of the {lease} leased bytes are in use; "
+        "free tensors or ask for more memory (gpu_memory= of the function, memory= of dgsf.attach)",
+        asked=asked,
+        leased=lease,
+    )
+
+
+class Memory:
+    """The lease and what is used of it. `room` is read and lowered directly on the hot path."""
+
+    def __init__(self, lease: int, walk: Callable[[], int], now: Callable[[], int]) -> None:
+        self.lease = lease
+        self.room = lease  # may be allocated before the next walk
+        self.live = 0  # at the last walk
+        self._walk = walk
+        self._now = now
+        self._next_walk = 0
+
+    def walk(self) -> int:
+        self.live = self._walk()
+        self.room = self.lease - self.live
+        return self.live
+
+    def check(self, asked: int) -> None:
+        """The bound is passed: count, and raise OutOfMemory if it is true. The new results are live already."""
+        if self.walk() > self.lease:
+            raise too_much(asked, self.live - asked, self.lease)
+
+    def reserve(self, asked: int) -> None:
+        """Before bytes of known size come in."""
+        if asked > self.room and self.walk() + asked > self.lease:
+            raise too_much(asked, self.live, self.lease)
+        self.room -= asked
+
+    def estimate(self) -> int:
+        """For reports: exact if it is cheap to say, else the bound."""
+        now = self._now()
+        if now >= self._next_walk:
+            self.walk()
+            spent = self._now() - now
+            self._next_walk = now + spent * _WALK_SHARE
+        return self.lease - max(0, self.room)

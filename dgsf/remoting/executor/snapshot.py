@@ -1,0 +1,206 @@
+"""SNAPSHOT and RESTORE: the tensors of a session as storages and views on them, told incrementally.
+
+Views of one storage stay views of one storage.  A storage that was not written since the snapshot that the guest
+has is only named; one that still is a known content is named by its digest.  What comes back in a RESTORE is
+the guest's word: every view is checked against its storage before it is made.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import torch
+
+from dgsf.errors import ProtocolError
+from dgsf.remoting.executor import uploads
+from dgsf.remoting.executor.codes import DTYPE_CODES, dtype_of, sizes_of
+from dgsf.remoting.executor.contents import check_digest
+from dgsf.remoting.executor.courier import Courier
+from dgsf.remoting.executor.handles import CallFailure
+from dgsf.remoting.protocol import Record, Status
+
+if TYPE_CHECKING:
+    from dgsf.remoting.executor.machine import Machine
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder().decode
+
+
+@dataclass
+class Picture:
+    """The storages and views of a session at one moment."""
+
+    storages: list[list[Any]] = field(default_factory=list)  # [number, size, source]
+    views: list[list[Any]] = field(default_factory=list)  # [handle, number, dtype, sizes, strides, offset, bits]
+    pieces: list[torch.Tensor] = field(default_factory=list)  # bytes of those whose source is True
+    of_handle: dict[int, int] = field(default_factory=dict)
+
+    def bytes(self) -> int:
+        return sum(piece.numel() for piece in self.pieces)
+
+
+class Snapshots:
+    """Takes them, and becomes them."""
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+        self.courier = Courier()
+        self.number = 0  # of the last snapshot
+        self.next_storage = 1
+        self._of_handle: dict[int, int] = {}  # handle to storage number, at the last snapshot
+        self.records: dict[int, Callable[..., Any]] = {Record.SNAPSHOT: self._snapshot, Record.RESTORE: self._restore}
+
+    # --- taking
+    def _snapshot(self, request: int, since: int) -> None:
+        self.courier.wait()
+        started = time.perf_counter()
+        self._machine.device.finish()
+        picture = self.picture(since == self.number and since > 0)
+        self.number += 1
+        head = _encode([self.number, picture.storages, self.rest(picture)])
+        self._send(request, memoryview(head), picture, started)
+        machine = self._machine
+        machine.changes.clear()
+        self._of_handle = picture.of_handle
+
+    def _send(self, request: int, head: memoryview, picture: Picture, started: float) -> None:
+        """Beside the next commands if there is memory for a copy, before them if not."""
+        machine, answers, size = self._machine, self._machine.answers, picture.bytes()
+        beside = machine.memory.walk() + size <= machine.memory.lease
+        pieces = self.courier.copy(picture.pieces, size) if beside else [uploads.bytes_of(p) for p in picture.pieces]
+        waited = int((time.perf_counter() - started) * 1e6)
+        content = [len(head), len(head) + size, waited] if beside else [len(head), len(head) + size]
+        machine.say(answers.answer, request, Status.OK, content)
+        if beside:
+            self.courier.send(answers, request, [head, *pieces])
+        else:
+            machine.say(answers.bulks, request, [head, *pieces])
+
+    def picture(self, incremental: bool) -> Picture:
+        """All live tensors; bytes only of storages that changed since the last snapshot if `incremental`."""
+        picture = Picture()
+        groups: dict[int, list[int]] = {}
+        tensors, device = self._machine.handles.tensors, self._machine.device
+        for handle, tensor in tensors.items():
+            groups.setdefault(tensor.untyped_storage()._cdata, []).append(handle)
+        for address, handles in groups.items():
+            number, source = self._source(address, handles, incremental)
+            storage = tensors[handles[0]].untyped_storage()
+            picture.storages.append([number, storage.nbytes(), source])
+            if source is True:
+                picture.pieces.append(device.get_storage(storage))
+            for handle in handles:
+                picture.of_handle[handle] = number
+                picture.views.append([handle, number, *_view_of(tensors[handle])])
+        return picture
+
+    def _source(self, address: int, handles: list[int], incremental: bool) -> tuple[int, Any]:
+        """The number of a storage, and where its bytes are to be found."""
+        changes = self._machine.changes
+        known = next((self._of_handle[handle] for handle in handles if handle in self._of_handle), None)
+        if address in changes.storages or not changes.handles.isdisjoint(handles):
+            for handle in handles:
+                changes.contents.pop(handle, None)
+        elif known is not None and incremental:
+            return known, None
+        digest = next((changes.contents[handle] for handle in handles if handle in changes.contents), None)
+        number = known if known is not None else self.next_storage
+        self.next_storage += known is None
+        return number, digest if digest is not None else True
+
+    def rest(self, picture: Picture) -> dict[str, Any]:
+        """What is ours in the head."""
+        machine = self._machine
+        live = machine.handles.tensors
+        untold = machine.handles.untold
+        return {
+            "views": picture.views,
+            "failures": machine.handles.failures(),
+            "untold": untold.content() if untold is not None else None,
+            "contents": {handle: name for handle, name in machine.changes.contents.items() if handle in live},
+            "rng": machine.device.rng_state(),
+            "next": self.next_storage,
+        }
+
+    # --- becoming
+    def _restore(self, head_bytes: int, all_bytes: int, number: int) -> bool | None:
+        arrivals = self._machine.arrivals
+        transfer = arrivals.open(number, all_bytes)
+        if transfer.unwanted:
+            raise ProtocolError(f"a state of {all_bytes} bytes does not fit into the leased memory")
+        if not transfer.complete:
+            arrivals.ready = lambda: transfer.complete
+            return False
+        raw = transfer.raw
+        head = _decode(memoryview(raw.numpy())[:head_bytes])
+        missing = self.missing(head[1])
+        if missing:
+            arrivals.wait_for(missing)
+            return False
+        arrivals.transfers.close(number)
+        self.number = head[0]
+        self._become(head, raw[head_bytes:])
+        self._machine.calls = 0
+        return None
+
+    def missing(self, storages: list[list[Any]]) -> list[bytes]:
+        contents = self._machine.contents
+        named = [(check_digest(source), size) for _, size, source in storages if source is not True]
+        return [digest for digest, size in named if contents.find(digest, size) is None]
+
+    def _become(self, head: list[Any], raw: torch.Tensor) -> None:
+        """Storages, then views; the state is then that of the snapshot of this number."""
+        self.load(head[1], head[2], raw)
+        self._of_handle = {view[0]: view[1] for view in head[2]["views"]}
+
+    def load(self, storages: list[list[Any]], rest: dict[str, Any], raw: torch.Tensor, untold_call: int = 0) -> None:
+        machine = self._machine
+        made = self._make_storages(storages, raw)
+        machine.handles.tensors.clear()
+        for handle, number, *view in rest["views"]:
+            machine.handles.tensors[int(handle)] = machine.device.put_view(
+                made[number], *_checked_view(made[number], view)
+            )
+        machine.handles.restore_failures(rest["failures"])
+        machine.handles.untold = CallFailure(untold_call, *rest["untold"][1:]) if rest["untold"] is not None else None
+        machine.changes.clear()
+        machine.changes.contents = {int(handle): check_digest(name) for handle, name in rest["contents"].items()}
+        machine.device.set_rng_state(rest["rng"])
+        self.next_storage = int(rest["next"])
+        machine.memory.check(0)
+
+    def _make_storages(self, storages: list[list[Any]], raw: torch.Tensor) -> dict[int, torch.Tensor]:
+        made: dict[int, torch.Tensor] = {}
+        start = 0
+        for number, size, source in storages:
+            if source is True:
+                if not 0 <= size <= raw.numel() - start:
+                    raise ProtocolError("a state has fewer bytes than its storages")
+                made[number] = self._machine.device.adopt(raw[start : start + size].clone())
+                start += size
+            else:
+                found = self._machine.contents.find(check_digest(source), size)
+                assert found is not None
+                made[number] = self._machine.device.adopt(found)
+        return made
+
+
+def _view_of(tensor: torch.Tensor) -> list[Any]:
+    bits = tensor.is_conj() + 2 * tensor.is_neg()
+    return [DTYPE_CODES[tensor.dtype], list(tensor.shape), list(tensor.stride()), tensor.storage_offset(), bits]
+
+
+def _checked_view(raw: torch.Tensor, view: list[Any]) -> list[Any]:
+    """A view that stays inside its storage, or ProtocolError."""
+    code, sizes, strides, offset, bits = view
+    dtype, sizes, strides = dtype_of(code), sizes_of(sizes), sizes_of(strides)
+    if len(sizes) != len(strides) or type(offset) is not int or offset < 0:
+        raise ProtocolError("a view needs as many strides as sizes, and an offset")
+    reach = offset + 1 + sum((size - 1) * stride for size, stride in zip(sizes, strides, strict=True))
+    if all(sizes) and reach * dtype.itemsize > raw.numel():
+        raise ProtocolError("a view reaches beyond its storage")
+    return [dtype, sizes, strides, offset, bits]

@@ -1,0 +1,116 @@
+"""Bytes that come in: small tensors inside a record, large ones in bulk frames straight into their memory.
+
+A transfer is opened by its record, before its bytes arrive, and is closed by whoever uses them.  Bulk frames
+of a transfer that nobody opened, or more bytes than it has, break the protocol.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from dgsf.errors import ProtocolError
+from dgsf.remoting.executor.codes import count_of, dtype_of, sizes_of
+from dgsf.remoting.executor.limits import refuse_over
+from dgsf.wire.frames import MAX_BODY_BYTES
+
+
+def raw_memory(size: int) -> tuple[torch.Tensor, memoryview]:
+    """Fresh bytes as a tensor, and the same as memory that a socket can fill."""
+    raw = torch.empty(size, dtype=torch.uint8)
+    return raw, memoryview(raw.numpy())
+
+
+def bytes_of(tensor: torch.Tensor) -> memoryview:
+    """The memory of a contiguous CPU tensor."""
+    if not tensor.numel():
+        return memoryview(b"")
+    return memoryview(tensor.reshape(-1).view(torch.uint8).numpy())
+
+
+def shaped(raw: torch.Tensor, dtype: torch.dtype, sizes: list[int]) -> torch.Tensor:
+    return raw.view(dtype).view(sizes)
+
+
+def checked(code: Any, sizes: Any, size: Any) -> tuple[torch.dtype, list[int]]:
+    """Type and sizes of a tensor that comes in `size` bytes; ProtocolError if they do not fit."""
+    dtype, sizes = dtype_of(code), sizes_of(sizes)
+    if type(size) is not int or size != count_of(sizes) * dtype.itemsize:
+        raise ProtocolError(f"{size!r} bytes are not a tensor of {dtype} and sizes {sizes}")
+    return dtype, sizes
+
+
+def small(code: Any, sizes: Any, data: Any) -> torch.Tensor:
+    """The tensor of an UPLOAD record."""
+    if not isinstance(data, bytes):
+        raise ProtocolError("an upload without bytes")
+    dtype, sizes = checked(code, sizes, len(data))
+    if not data:
+        return torch.empty(sizes, dtype=dtype)
+    return torch.frombuffer(bytearray(data), dtype=dtype).view(sizes)
+
+
+class Transfer:
+    """Memory that is being filled by bulk frames; `unwanted`: the bytes must come, but are thrown away."""
+
+    __slots__ = ("_memory", "_size", "filled", "finished", "raw", "unwanted")
+
+    def __init__(self, size: int, unwanted: bool) -> None:
+        self.raw, self._memory = raw_memory(min(size, MAX_BODY_BYTES) if unwanted else size)
+        self._size = size
+        self.filled = 0
+        self.unwanted = unwanted
+        self.finished: Callable[[torch.Tensor], None] | None = None  # called with the bytes, once they are there
+
+    @property
+    def complete(self) -> bool:
+        return self.filled == self._size
+
+    def take(self, size: int) -> memoryview:
+        start, self.filled = self.filled, self.filled + size
+        if self.filled > self._size:
+            raise ProtocolError(f"a transfer of {self._size} bytes got {self.filled}")
+        return self._memory[:size] if self.unwanted else self._memory[start : self.filled]
+
+
+class Transfers:
+    """The open transfers of a session."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._open: dict[int, Transfer] = {}
+
+    def __contains__(self, number: int) -> bool:
+        return number in self._open
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def open(self, number: Any, size: Any, unwanted: bool = False) -> Transfer:
+        if type(number) is not int or type(size) is not int or size < 0 or number in self._open:
+            raise ProtocolError(f"a transfer {number!r} of {size!r} bytes cannot be opened")
+        refuse_over(len(self._open) + 1, self._limit, "open transfers")
+        self._open[number] = transfer = Transfer(size, unwanted)
+        return transfer
+
+    def get(self, number: int) -> Transfer:
+        return self._open[number]
+
+    def close(self, number: int) -> Transfer:
+        return self._open.pop(number)
+
+    def sink(self, number: int, size: int) -> memoryview:
+        """Where the next bytes of this transfer go."""
+        transfer = self._open.get(number)
+        if transfer is None:
+            raise ProtocolError(f"bulk bytes for transfer {number}, which nobody opened")
+        return transfer.take(size)
+
+    def arrived(self, number: int) -> None:
+        """The bytes that `sink` was asked for are there."""
+        transfer = self._open[number]
+        if transfer.complete and transfer.finished is not None:
+            transfer.finished(transfer.raw)
+            self.close(number)

@@ -1,0 +1,194 @@
+"""Frames between the guest and its proxy over one socket.
+
+Sending never blocks forever: while the other side does not take bytes, arriving ones are read, so two full
+pipes cannot wait for each other.  A frame is always sent whole.  The channel knows nothing of records; what
+arrives is handed to `deliver` one frame at a time.  An end of the connection is a ConnectionLost, always.
+"""
+
+from __future__ import annotations
+
+import select
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from dgsf.errors import ConnectionLost
+from dgsf.remoting.guest.intake import Intake
+from dgsf.remoting.protocol import BULK_BYTES, BULK_HEADER
+from dgsf.wire.frames import FLAG_BULK, HEADER, Frame, Kind, encode_frame
+from dgsf.wire.messages import encode
+
+Buffer = bytes | memoryview
+_GATHER = 64  # buffers per system call
+_SLICE_MS = 20  # one that may not read looks again after this
+_TURN_SECONDS = 0.001
+
+
+class Channel:
+    """One connection; `sent` counts the COMMAND frames of this generation."""
+
+    def __init__(self, sock: socket.socket, deliver: Callable[[Frame], None]) -> None:
+        sock.setblocking(False)
+        self.intake = Intake(deliver)
+        self.sent = 0
+        self.bytes_out = 0
+        self.bytes_in = 0
+        self._waiting = 0  # threads that wait for an answer, not only drain
+        self._sock = sock
+        self._reading = threading.Lock()
+        self._broken: ConnectionLost | None = None
+        self._incoming = select.poll()
+        self._incoming.register(sock, select.POLLIN)
+        self._both = select.poll()
+        self._both.register(sock, select.POLLIN | select.POLLOUT)
+        self._outgoing = select.poll()
+        self._outgoing.register(sock, select.POLLOUT)
+
+    # --- out ----------------------------------------------------------------------------------
+    def command(self, body: bytes) -> int:
+        """Sends records; returns the number of their frame."""
+        self.sent += 1
+        self._send([HEADER.pack(len(body), Kind.COMMAND, 0, 0, self.sent) + body])
+        return self.sent
+
+    def bulk(self, transfer: int, pieces: Iterable[Buffer]) -> None:
+        """Sends bytes in bulk frames of this transfer, without joining them."""
+        for buffers, size in _frames_of(pieces):
+            self.sent += 1
+            head = HEADER.pack(size + BULK_HEADER.size, Kind.COMMAND, FLAG_BULK, 0, self.sent)
+            self._send([head + BULK_HEADER.pack(transfer), *buffers])
+
+    def say(self, message: msgspec.Struct) -> None:
+        """A word of the session, to the proxy."""
+        self._send([encode_frame(Kind.SESSION, 0, encode(message))])
+
+    def _send(self, buffers: list[Buffer]) -> None:
+        if self._broken is not None:
+            raise self._broken
+        try:
+            while buffers:
+                buffers = self._send_some(buffers)
+        except BaseException as error:  # half a frame may be out: there is no way back into step
+            self._broken = error if isinstance(error, ConnectionLost) else ConnectionLost("interrupted while sending")
+            raise
+
+    def _send_some(self, buffers: list[Buffer]) -> list[Buffer]:
+        try:
+            count = self._sock.sendmsg(buffers[:_GATHER])
+        except BlockingIOError:
+            self._wait_for_room()
+            return buffers
+        except OSError as error:
+            raise ConnectionLost(f"connection to the proxy lost: {error}") from error
+        self.bytes_out += count
+        return _without(buffers, count)
+
+    def _wait_for_room(self) -> None:
+        if not self._reading.acquire(blocking=False):  # another thread reads
+            self._outgoing.poll(_SLICE_MS)
+            return
+        try:
+            for _, events in self._both.poll():
+                if events & ~select.POLLOUT:
+                    self._receive()
+        finally:
+            self._reading.release()
+
+    # --- in -----------------------------------------------------------------------------------
+    def receive(self, wait: bool, until: Callable[[], bool] | None = None) -> bool:
+        """Takes what has arrived and delivers its frames; with `wait`, at least something.
+
+        Only one thread reads.  If another one does, this one does not, but sees by `until` what it waits for.
+        """
+        if not wait:
+            return self._receive_now()
+        self._waiting += 1
+        try:
+            while not self._reading.acquire(timeout=_TURN_SECONDS):
+                if until is not None and until():
+                    return False
+            try:
+                return self._receive_something(until)
+            finally:
+                self._reading.release()
+        finally:
+            self._waiting -= 1
+
+    def drain(self, until: Callable[[], bool]) -> None:
+        """Reads in a thread of its own while the program is busy elsewhere, and only then."""
+        while not until():
+            if self._waiting or not self._reading.acquire(timeout=_TURN_SECONDS):
+                time.sleep(_TURN_SECONDS)
+                continue
+            try:
+                if not until() and self._incoming.poll(_SLICE_MS):
+                    self._receive()
+            finally:
+                self._reading.release()
+
+    def _receive_now(self) -> bool:
+        if not self._reading.acquire(blocking=False):
+            return False
+        try:
+            return self._receive()
+        finally:
+            self._reading.release()
+
+    def _receive_something(self, until: Callable[[], bool] | None) -> bool:
+        if until is not None and until():
+            return False
+        if self._receive():
+            return True
+        self._incoming.poll()
+        return self._receive()
+
+    def _receive(self) -> bool:
+        if self._broken is not None:
+            raise self._broken
+        try:
+            count = self._sock.recv_into(self.intake.space())
+        except BlockingIOError:
+            return False
+        except OSError as error:
+            self._broken = ConnectionLost(f"connection to the proxy lost: {error}")
+            raise self._broken from error
+        if not count:
+            self._broken = ConnectionLost("the proxy closed the connection")
+            raise self._broken
+        self.bytes_in += count
+        self.intake.filled(count)
+        return True
+
+    def close(self) -> None:
+        self._broken = self._broken or ConnectionLost("the session is closed")
+        self._sock.close()
+
+
+def _without(buffers: list[Buffer], count: int) -> list[Buffer]:
+    """What is left after so many bytes."""
+    for index, buffer in enumerate(buffers):
+        if count < len(buffer):
+            return [memoryview(buffer)[count:], *buffers[index + 1 :]]
+        count -= len(buffer)
+    return []
+
+
+def _frames_of(pieces: Iterable[Buffer]) -> Iterable[tuple[list[Buffer], int]]:
+    """The pieces grouped and cut to bulk frames."""
+    group: list[Buffer] = []
+    size = 0
+    for piece in pieces:
+        view = memoryview(piece)
+        while len(view):
+            part = view[: BULK_BYTES - size]
+            view = view[len(part) :]
+            group.append(part)
+            size += len(part)
+            if size == BULK_BYTES:
+                yield group, size
+                group, size = [], 0
+    if group:
+        yield group, size

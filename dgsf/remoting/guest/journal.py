@@ -1,0 +1,117 @@
+"""What was sent since the last checkpoint, ready to be sent again.
+
+Bodies of records are kept as they were encoded, transfers with their bytes.  Questions that only read are no
+part of it; an ask is, and its second answer is dropped.  Where a reading question told the program of an
+error, a SYNC stands in its place, so that the replay tells the error to nobody once more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import msgspec
+
+_encode = msgspec.msgpack.Encoder().encode
+_JOIN_BYTES = 64 * 1024
+
+
+class Transfer(NamedTuple):
+    """Bulk bytes behind the record that announced them."""
+
+    number: int
+    data: memoryview
+
+
+class Mark(NamedTuple):
+    """A place in the journal."""
+
+    entries: int
+    digests: int
+    bytes: int
+
+
+class Journal:
+    """Grows with every batch; `drop` forgets what a checkpoint covers."""
+
+    def __init__(self) -> None:
+        self.bytes = 0
+        self._entries: list[bytes | Transfer] = []
+        self._digests: list[bytes] = []
+
+    def note(self, body: bytes) -> None:
+        self._entries.append(body)
+        self.bytes += len(body)
+
+    def note_transfer(self, number: int, data: memoryview) -> None:
+        self._entries.append(Transfer(number, data))
+        self.bytes += len(data)
+
+    def note_name(self, digest: bytes) -> None:
+        """This content was named; its bytes must stay."""
+        self._digests.append(digest)
+
+    @property
+    def digests(self) -> set[bytes]:
+        return set(self._digests)
+
+    def mark(self) -> Mark:
+        return Mark(len(self._entries), len(self._digests), self.bytes)
+
+    def drop(self, mark: Mark) -> None:
+        """Forgets everything before the mark."""
+        del self._entries[: mark.entries]
+        del self._digests[: mark.digests]
+        self.bytes -= mark.bytes
+
+    def replay(self) -> Iterator[bytes | Transfer]:
+        """All of it in order, small bodies joined."""
+        joined: list[bytes] = []
+        for entry in list(self._entries):
+            if isinstance(entry, bytes):
+                joined.append(entry)
+                if sum(map(len, joined)) < _JOIN_BYTES and len(joined) < 256:
+                    continue
+                yield join_bodies(joined)
+            else:
+                if joined:
+                    yield join_bodies(joined)
+                yield entry
+            joined = []
+        if joined:
+            yield join_bodies(joined)
+
+
+# --- bodies: MessagePack arrays that can be put together without decoding them -----------------
+def encode_records(records: list[Any]) -> bytes:
+    return _encode(records)
+
+
+def join_bodies(bodies: list[bytes]) -> bytes:
+    """One array of all the elements of these arrays."""
+    if len(bodies) == 1:
+        return bodies[0]
+    count, parts = 0, []
+    for body in bodies:
+        size, start = _head(body)
+        count += size
+        parts.append(body[start:])
+    return array_head(count) + b"".join(parts)
+
+
+def array_head(count: int) -> bytes:
+    if count < 16:
+        return bytes((0x90 | count,))
+    if count < 0x10000:
+        return b"\xdc" + count.to_bytes(2, "big")
+    return b"\xdd" + count.to_bytes(4, "big")
+
+
+def _head(body: bytes) -> tuple[int, int]:
+    """How many elements, and where they start."""
+    first = body[0]
+    if first == 0xDC:
+        return int.from_bytes(body[1:3], "big"), 3
+    if first == 0xDD:
+        return int.from_bytes(body[1:5], "big"), 5
+    return first & 0x0F, 1

@@ -1,0 +1,95 @@
+"""A stream that asks for its device when that is first used.
+
+A function may never touch its device, and then should neither wait for one nor keep it from others.  Once
+opened, this one's methods are those of the real stream, so that calls go straight to it.  What needs no
+device is answered without one.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from dgsf.remoting.guest.bound import bound
+from dgsf.remoting.guest.kinds import Kind, Meta, Stream
+
+
+# All but `free`, by which tensors know their session again.
+_METHODS = tuple(name for name in vars(Stream) if not name.startswith("_") and name != "free")
+
+
+class LazyStream:
+    """See `dgsf.remoting.guest.kinds.Stream`; `opener` makes the real one, and may be tried again if it fails."""
+
+    def __init__(self, opener: Callable[[], Stream]) -> None:
+        self.real: Stream | None = None
+        self._opener = opener
+        self._lock = threading.RLock()
+        self._seed: int | None = None
+
+    def _open(self) -> Stream:
+        with self._lock:
+            if self.real is None:
+                self.real = self._opener()
+                if self._seed is not None:
+                    self.real.seed(self._seed)
+                self._step_aside(self.real)
+            return self.real
+
+    def _step_aside(self, real: Stream) -> None:
+        """Still the stream that tensors know, but its methods are the real one's own."""
+        for name in _METHODS:
+            setattr(self, name, getattr(real, name))
+        if bound.stream is self:
+            bound.call = real.call
+
+    # --- what needs a device
+    def call(self, kind: Kind, handles: list[int], floats: Sequence[float] = ()) -> int:
+        return self._open().call(kind, handles, floats)
+
+    def ask(self, kind: Kind, handles: list[int], floats: Sequence[float] = ()) -> tuple[int, list[Any]]:
+        return self._open().ask(kind, handles, floats)
+
+    def meta(self, handle: int) -> Meta:
+        return self._open().meta(handle)
+
+    def upload(self, tensor: torch.Tensor) -> int:
+        return self._open().upload(tensor)
+
+    def fetch(self, handle: int) -> torch.Tensor:
+        return self._open().fetch(handle)
+
+    # --- what does not
+    def free(self, handle: int) -> None:
+        if self.real is not None:
+            self.real.free(handle)
+
+    def seed(self, seed: int) -> None:
+        with self._lock:
+            if self.real is None:
+                self._seed = seed
+            else:
+                self.real.seed(seed)
+
+    def rng_state(self) -> torch.Tensor:
+        """Empty for a device that is not there yet; torch asks this of every device, also for CPU code."""
+        return torch.empty(0, dtype=torch.uint8) if self.real is None else self.real.rng_state()
+
+    def set_rng_state(self, state: torch.Tensor) -> None:
+        if state.numel():
+            self._open().set_rng_state(state)
+
+    def sync(self) -> None:
+        if self.real is not None:
+            self.real.sync()
+
+    def flush(self) -> None:
+        if self.real is not None:
+            self.real.flush()
+
+    def close(self) -> None:
+        if self.real is not None:
+            self.real.close()

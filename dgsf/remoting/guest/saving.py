@@ -1,0 +1,157 @@
+"""Takes checkpoints: decides when, asks for the state, and joins it while the program goes on.
+
+The program does not wait for a checkpoint.  Its bytes are read by a thread that lives only as long, because a
+program that is busy elsewhere must not let them pile up on their way.  The journal keeps everything until the
+state is complete; a device that is lost in between costs nothing but the attempt.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from dgsf.core.checkpointing import CheckpointCost, CheckpointPolicy
+from dgsf.errors import DgsfError
+from dgsf.remoting.guest.answers import Question
+from dgsf.remoting.guest.checkpoint import absorb
+from dgsf.remoting.guest.journal import Mark
+from dgsf.remoting.guest.recorder import Recorder
+from dgsf.remoting.guest.uploads import Uploads
+from dgsf.remoting.protocol import Record
+
+if TYPE_CHECKING:
+    from dgsf.remoting.guest.survival import Survival
+
+_SYNC, _SNAPSHOT = int(Record.SYNC), int(Record.SNAPSHOT)
+_PATIENCE = 0.5  # of the replay bound: so long a due checkpoint waits for a moment with few live tensors
+
+
+@dataclass(slots=True)
+class Saving:
+    """A checkpoint on its way."""
+
+    done: Question  # everything before it is done
+    state: Question
+    mark: Mark  # what it covers of the journal
+    definitions: list[Any]
+    calls: int
+    started: float
+    busy: float
+
+
+class Saver:
+    """One at a time."""
+
+    def __init__(
+        self,
+        link: Survival,
+        recorder: Recorder,
+        uploads: Uploads,
+        policy: CheckpointPolicy | None,
+        now: Callable[[], float],
+    ) -> None:
+        self.cost = CheckpointCost()
+        self.checkpoints = 0
+        self._link = link
+        self._recorder = recorder
+        self._uploads = uploads
+        self._policy = policy
+        self._now = now
+        self._saving: Saving | None = None
+        self._saved_at = now()
+        self._due_since: float | None = None
+
+    def consider(self, now: float) -> None:
+        """Takes a finished one, or begins one if it is time to."""
+        if self._policy is None or self._link.recovering:
+            return
+        if self._saving is not None:
+            self._take_if_done()
+            return
+        if not self._is_due(now):
+            return
+        if self._due_since is None:
+            self._due_since = now
+            self._recorder.low = self._recorder.lowest() * 1.02 + 2
+        full = self._link.journal.bytes >= self._policy.journal_bytes
+        patience = self._policy.replay_seconds * _PATIENCE
+        if full or self._recorder.live <= self._recorder.low or now - self._due_since >= patience:
+            self._begin(now)
+
+    def save_now(self) -> None:
+        """And wait for it."""
+        if self._policy is None:
+            return
+        while self._saving is None:
+            self._begin(self._now())
+        saving = self._saving
+        self._link.wait(saving.done)
+        while self._saving is saving and not saving.state.done:
+            self._link.wait(saving.state)
+        self._take_if_done()
+
+    def forget(self) -> None:
+        """The device that was asked is lost."""
+        if self._saving is not None:
+            self._link.answers.close(self._saving.state)
+            self._saving.state.finish()
+            self._saving = None
+            self._saved_at = self._now()
+
+    def _is_due(self, now: float) -> bool:
+        assert self._policy is not None
+        link = self._link
+        running = now - link.busy_since if link.busy_since is not None else 0.0
+        return self._policy.due(
+            busy=link.busy + running,
+            elapsed=now - self._saved_at,
+            cost=self.cost.seconds,
+            journal_bytes=link.journal.bytes,
+        )
+
+    def _begin(self, now: float) -> None:
+        link, recorder = self._link, self._recorder
+        done, state = link.question(), link.question(lambda content: int(content[1]))
+        done.on_done = self._told
+        records = [*recorder.take(), [_SYNC, done.number]]  # an error before it is told to the SYNC, also in a replay
+        link.send(records)
+        saving = Saving(done, state, link.journal.mark(), recorder.all_definitions(), recorder.calls, now, link.busy)
+        self._saving = saving
+        self._due_since = None
+        recorder.low = 0
+        link.send([], state, [_SNAPSHOT, state.number, link.saved.number])
+        threading.Thread(target=self._drain, args=(saving,), name="dgsf-checkpoint", daemon=True).start()
+
+    def _told(self, done: Question) -> None:
+        """Everything before the snapshot is done; an error of it is for the program, when it asks."""
+        self._link.answers.close(done)
+        if done.failure is not None:
+            self._link.owe(done.failure)
+
+    def _drain(self, saving: Saving) -> None:
+        try:
+            self._link.channel.drain(lambda: saving.state.done or not self._link.whole)
+        except DgsfError as error:
+            self._link.fail(error)
+
+    def _take_if_done(self) -> None:
+        saving = self._saving
+        if saving is not None and saving.state.done:
+            self._saving = None
+            self._link.answers.close(saving.state)
+            self._save(saving)
+
+    def _save(self, saving: Saving) -> None:
+        link, now = self._link, self._now()
+        state = saving.state
+        if state.failure is None and state.bulk is not None:
+            link.saved = absorb(link.saved, state.content, state.bulk, saving.definitions, saving.calls)
+            link.journal.drop(saving.mark)
+            self._uploads.keep_only(link.saved.digests | link.journal.digests)
+            self.checkpoints += 1
+            stalled = state.content[2] / 1e6 if len(state.content) > 2 else now - saving.started
+            self.cost.measure(len(state.bulk), stalled)
+        self._saved_at = now
+        link.busy = max(0.0, link.busy - saving.busy)

@@ -1,0 +1,208 @@
+"""The guest's end of a session: implements `Stream` over one socket to a proxy.
+
+Calls are recorded and sent a few at a time, without waiting; only questions wait.  Everything sent is kept in
+a journal since the last checkpoint; when the proxy says that the device is lost, another one is asked for
+and the state brought back, wherever in this file the program happens to be.  One lock guards it all, except
+`free`, which finalizers may call at any moment and which only notes the handle.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from dgsf.core.checkpointing import CheckpointPolicy
+from dgsf.errors import DgsfError
+from dgsf.remoting.guest.answers import Question
+from dgsf.remoting.guest.fetches import Result, bulk_size, meta_of, result_of, tensor_of
+from dgsf.remoting.guest.kinds import Kind, Meta
+from dgsf.remoting.guest.modes import FULL, Modes
+from dgsf.remoting.guest.recorder import Recorder
+from dgsf.remoting.guest.survival import Survival
+from dgsf.remoting.guest.uploads import Uploads
+from dgsf.remoting.protocol import Record
+from dgsf.wire.session import Began
+
+_FETCH, _SYNC, _META = int(Record.FETCH), int(Record.SYNC), int(Record.META)
+_SEED, _RNG_STATE, _SET_RNG_STATE = int(Record.SEED), int(Record.RNG_STATE), int(Record.SET_RNG_STATE)
+HOLD_SECONDS = 150e-6  # work is not held back for longer while the program makes calls
+INLINE_FLUSH_BYTES = 256 * 1024
+
+
+class SessionStream:
+    """See `dgsf.remoting.guest.kinds.Stream`."""
+
+    def __init__(
+        self,
+        sock: socket.socket,
+        modes: Modes = FULL,
+        policy: CheckpointPolicy | None = None,
+        now: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        """Asks for a device over this connection and waits for it."""
+        self.modes = modes
+        self._lock = threading.RLock()
+        self._now = now
+        self._recorder = Recorder(traces=modes.traces)
+        self._uploads = Uploads(by_hash=modes.known)
+        self._link = Survival(
+            sock, self._recorder, self._uploads, (policy or CheckpointPolicy()) if modes.survival else None, now
+        )
+        self._hold = HOLD_SECONDS if modes.coalesce else 0.0
+        self._due = 0.0
+        self._inline_bytes = 0
+        self._direct = modes.naive
+        self._freed = self._recorder.freed
+        self._recorder.on_low = self._flush_soon
+        self._link.open()
+
+    @property
+    def device(self) -> Began:
+        """The device that the session has now."""
+        assert self._link.began is not None
+        return self._link.began
+
+    @property
+    def traffic(self) -> dict[str, int]:
+        """Counted since the start, for measurements."""
+        link = self._link
+        return {
+            "bytes_out": link.channel.bytes_out,
+            "bytes_in": link.channel.bytes_in,
+            "frames": link.frames,
+            "round_trips": link.round_trips,
+            "calls": self._recorder.calls,
+            "losses": link.losses,
+            "checkpoints": link.saver.checkpoints,
+        }
+
+    # --- calls --------------------------------------------------------------------------------
+    def call(self, kind: Kind, handles: list[int], floats: Sequence[float] = ()) -> int:
+        with self._lock:
+            if self._direct:
+                return self.ask(kind, handles, floats)[0]
+            out = self._recorder.call(kind, handles, floats if floats.__class__ is tuple else tuple(floats))
+            now = self._now()
+            if now >= self._due:
+                self._flush(now)
+            return out
+
+    def ask(self, kind: Kind, handles: list[int], floats: Sequence[float] = ()) -> tuple[int, list[Result]]:
+        with self._lock:
+            question = self._link.question()
+            out = self._recorder.ask(question.number, kind, handles, tuple(floats))
+            try:
+                self._await(question, None)
+            except DgsfError:
+                self._freed.extend(range(out, out + kind.outs))  # done or not, nobody will use them
+                raise
+            return out, [result_of(item) for item in question.content]
+
+    def meta(self, handle: int) -> Meta:
+        return meta_of(self._read(lambda request: [_META, request, handle]).content)
+
+    # --- data ---------------------------------------------------------------------------------
+    def upload(self, tensor: torch.Tensor) -> int:
+        with self._lock:
+            handle = self._recorder.new_handle()
+            record, transfer, data = self._uploads.plan(tensor, handle)
+            self._recorder.records.append(record)
+            self._link.saver.cost.expect_at_least(tensor.nbytes)
+            if data is not None:
+                self._link.send(self._recorder.take())
+                self._link.transfer(transfer, data)
+            else:
+                self._hold_back(len(record[-1]))
+            if self._direct:
+                self.sync()
+            return handle
+
+    def _hold_back(self, size: int) -> None:
+        """A record with so many bytes in it may wait for others, within bounds."""
+        self._inline_bytes += size
+        now = self._now()
+        if self._inline_bytes >= INLINE_FLUSH_BYTES or now >= self._due:
+            self._flush(now)
+
+    def fetch(self, handle: int) -> torch.Tensor:
+        question = self._read(lambda request: [_FETCH, request, handle], bulk_size)
+        return tensor_of(question.content, question.bulk)
+
+    def free(self, handle: int) -> None:
+        self._freed.append(handle)
+
+    # --- the generator ------------------------------------------------------------------------
+    def seed(self, seed: int) -> None:
+        self._note([_SEED, seed])
+
+    def rng_state(self) -> torch.Tensor:
+        question = self._read(lambda request: [_RNG_STATE, request])
+        return torch.frombuffer(bytearray(question.content), dtype=torch.uint8)
+
+    def set_rng_state(self, state: torch.Tensor) -> None:
+        self._note([_SET_RNG_STATE, bytes(state.to(torch.uint8).contiguous().numpy())])
+
+    def _note(self, record: list[Any]) -> None:
+        with self._lock:
+            self._recorder.boundary()
+            self._recorder.records.append(record)
+            self._hold_back(64)
+
+    # --- waiting ------------------------------------------------------------------------------
+    def sync(self) -> None:
+        self._read(lambda request: [_SYNC, request])
+
+    def flush(self) -> None:
+        with self._lock:
+            self._flush(self._now())
+
+    def checkpoint(self) -> None:
+        """Saves the device's state now, instead of when it pays."""
+        with self._lock:
+            self._link.saver.save_now()
+
+    def close(self) -> None:
+        with self._lock:
+            self._link.close()
+
+    def _flush_soon(self) -> None:
+        """Few tensors are alive: a good moment for the checkpoint that is due."""
+        self._due = 0.0
+        self._link.look_soon()
+
+    def _flush(self, now: float) -> None:
+        self._due = now + self._hold
+        self._inline_bytes = 0
+        records = self._recorder.take()
+        if records:
+            self._link.send(records)
+        self._link.look(now)
+
+    def _read(self, record_of: Callable[[int], list[Any]], size_of: Callable[[Any], int] | None = None) -> Question:
+        """A question that changes nothing: asked again on another device if this one is lost."""
+        with self._lock:
+            self._recorder.boundary()
+            question = self._link.question(size_of)
+            self._await(question, record_of(question.number))
+            return question
+
+    def _await(self, question: Question, record: list[Any] | None) -> None:
+        """Sends everything, `record` last and apart from the journal, and waits for the answer."""
+        link = self._link
+        try:
+            link.raise_owed()
+            link.send(self._recorder.take(), question, record)
+            link.wait(question)
+        finally:
+            link.answers.close(question)
+        self._due = self._now() + self._hold
+        self._inline_bytes = 0
+        if question.failure is not None:
+            raise link.error(question.failure)
+        link.raise_owed()  # told to a checkpoint in between
+        link.saver.consider(self._now())

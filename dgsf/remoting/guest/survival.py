@@ -1,0 +1,326 @@
+"""The connection of a session that outlives its devices.
+
+Sends batches and questions, keeps the journal, and brings everything back on a new device when the proxy says
+`Lost`.  Whatever was being sent or awaited at that moment simply goes on: a journalled
+batch is part of the replay, an open question is asked again behind it.  The stream's lock is held by every
+caller.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from collections.abc import Callable
+from typing import Any
+
+from dgsf.core.checkpointing import CheckpointPolicy
+from dgsf.errors import ConnectionLost, DgsfError, ProtocolError, SessionLost
+from dgsf.remoting.guest.answers import Answers, Question
+from dgsf.remoting.guest.channel import Channel
+from dgsf.remoting.guest.checkpoint import NOTHING, Checkpoint
+from dgsf.remoting.guest.journal import Journal, Transfer, encode_records, join_bodies
+from dgsf.remoting.guest.recorder import Recorder
+from dgsf.remoting.guest.saving import Saver
+from dgsf.remoting.guest.uploads import Uploads, digests_in
+from dgsf.remoting.protocol import Record
+from dgsf.wire.frames import MAX_BODY_BYTES, Frame
+from dgsf.wire.frames import Kind as FrameKind
+from dgsf.wire.session import Began, Begin, End, Ended, Lost, Replayed, read_from_proxy
+
+_SYNC, _RESTORE = int(Record.SYNC), int(Record.RESTORE)
+LOOK_SECONDS = 0.02  # how often arriving bytes are looked at while nothing is awaited
+MAX_LOSSES_IN_A_ROW = 8
+DEFINITIONS_PER_FRAME = 500
+
+
+class _LostAgain(Exception):
+    """While bringing back the state, that device was lost too."""
+
+
+class Survival:
+    """One session, from the first `Begin` to the end, over any number of generations."""
+
+    def __init__(
+        self,
+        sock: socket.socket,
+        recorder: Recorder,
+        uploads: Uploads,
+        policy: CheckpointPolicy | None,
+        now: Callable[[], float],
+    ) -> None:
+        self.channel = Channel(sock, self._deliver)
+        self.answers = Answers(self._on_need, self.owe)
+        self.began: Began | None = None
+        self.losses = self.round_trips = self.frames = 0
+        self.journal = Journal()
+        self.saved: Checkpoint = NOTHING
+        self.saver = Saver(self, recorder, uploads, policy, now)
+        self._recorder = recorder
+        self._uploads = uploads
+        self._policy = policy
+        self._now = now
+        self._generation = 0
+        self._calls_before = 0  # this generation
+        self._lost: Lost | None = None
+        self._dead: DgsfError | None = None
+        self._owed: DgsfError | None = None
+        self.busy = 0.0  # seconds that the device may have worked since the last checkpoint
+        self.busy_since: float | None = None
+        self._next_look = 0.0
+        self.recovering = False
+
+    # --- begin and end ------------------------------------------------------------------------
+    def open(self) -> None:
+        try:
+            self._begin()
+        except _LostAgain:
+            self._recover()
+
+    def close(self) -> None:
+        if self._dead is None:
+            self._dead = SessionLost("this session is closed")
+            with contextlib.suppress(ConnectionLost):
+                self.channel.say(End())
+        self.channel.close()
+
+    def _begin(self) -> None:
+        """Asks for a device and waits for it."""
+        self._generation += 1
+        self._lost = None
+        self.channel.sent = 0
+        self.channel.intake.sinks.clear()
+        self.answers.start_over()
+        self._uploads.needed.clear()
+        self._guarded(lambda: self.channel.say(Begin("torch", self._generation)))
+        while not self._has_begun():
+            self._guarded(lambda: self.channel.receive(wait=True, until=self._has_begun))
+        self.check_alive()
+        if self._lost is not None:
+            raise _LostAgain
+
+    def _has_begun(self) -> bool:
+        return not self.whole or (self.began is not None and self.began.generation == self._generation)
+
+    # --- sending ------------------------------------------------------------------------------
+    def send(self, records: list[Any], question: Question | None = None, record: list[Any] | None = None) -> None:
+        """A batch, and behind it a question that only reads (it is asked again after a loss)."""
+        self.check_alive()
+        if self.busy_since is None:
+            self.busy_since = self._now()
+        bodies = self._encode(records) if records else []
+        for body in bodies:
+            self._note(body)
+        if self._policy is not None:
+            for digest in digests_in(records):
+                self.journal.note_name(digest)
+        if question is not None:
+            question.again = record
+            if record is not None:
+                bodies = _with_question(bodies, record)
+        if self._lost is None:
+            for body in bodies:
+                self._command(body)
+        self._mend()
+
+    def transfer(self, number: int, data: memoryview) -> None:
+        """Bulk bytes behind the record that announced them."""
+        if self._policy is not None:
+            self.journal.note_transfer(number, data)
+        if self._lost is None:
+            self._guarded(lambda: self.channel.bulk(number, [data]))
+        self._mend()
+
+    def _command(self, body: bytes) -> None:
+        self.frames += 1
+        try:
+            self.channel.command(body)
+        except ConnectionLost as error:
+            self._die(error)
+
+    def _note(self, body: bytes) -> None:
+        if self._policy is not None:
+            self.journal.note(body)
+
+    def _encode(self, records: list[Any]) -> list[bytes]:
+        """One body, or more if it would be too long for a frame."""
+        body = encode_records(records)
+        if len(body) <= MAX_BODY_BYTES - 4096 or len(records) == 1:
+            return [body]
+        half = len(records) // 2
+        return [*self._encode(records[:half]), *self._encode(records[half:])]
+
+    # --- waiting ------------------------------------------------------------------------------
+    def question(self, size_of: Callable[[Any], int] | None = None) -> Question:
+        self.check_alive()
+        return self.answers.question(size_of)
+
+    def wait(self, question: Question) -> None:
+        self.round_trips += 1
+        while not question.done:  # another thread may have read what there is to know
+            self._guarded(lambda: self.channel.receive(wait=True, until=lambda: question.done or self._is_called))
+            self._mend()
+        if question.failure is not None and question.again is not None:
+            self._note(encode_records([[_SYNC, question.number]]))
+        self._uploads.answered()
+        self._recorder.answered()
+        if self.busy_since is not None:
+            self.busy += self._now() - self.busy_since
+            self.busy_since = None
+
+    def look(self, now: float) -> None:
+        """Takes what has arrived unasked; saves the state if it is time to."""
+        if self._uploads.unconfirmed or now >= self._next_look:
+            self._next_look = now + LOOK_SECONDS
+            self._guarded(lambda: self.channel.receive(wait=False))
+            self._mend()
+            self.saver.consider(now)
+
+    def look_soon(self) -> None:
+        self._next_look = 0.0
+
+    def owe(self, failure: tuple[int, str, str]) -> None:
+        """An error that the program will hear of when it asks for something."""
+        self._owed = self._owed or self.error(failure)
+
+    def raise_owed(self) -> None:
+        """An error that was found while the program did not ask."""
+        if self._owed is not None:
+            error, self._owed = self._owed, None
+            raise error
+
+    def error(self, failure: tuple[int, str, str]) -> DgsfError:
+        """What the executor told; its calls are counted anew in each generation."""
+        call, code, message = failure
+        return self._recorder.lines.error(self._calls_before + call if call > 0 else 0, code, message)
+
+    @property
+    def whole(self) -> bool:
+        """Whether there is a device, as far as is known."""
+        return self._lost is None and self._dead is None
+
+    # --- what arrives -------------------------------------------------------------------------
+    def _deliver(self, frame: Frame) -> None:
+        if frame.kind == FrameKind.ANSWER:
+            bulk = self.answers.take(frame.body)
+            if bulk is not None:
+                self.channel.intake.sinks[bulk[0]] = bulk[1]
+        elif frame.kind == FrameKind.SESSION:
+            self._hear(read_from_proxy(frame.body))
+        else:
+            raise ProtocolError(f"a guest got a frame of kind {frame.kind}")
+
+    def _hear(self, message: Began | Lost | Ended) -> None:
+        if isinstance(message, Began):
+            self.began = message
+        elif isinstance(message, Lost):
+            if message.generation == self._generation:
+                self._lost = message
+        else:
+            failure = message.failure
+            self._dead = failure.error() if failure is not None else SessionLost("the session was ended")
+
+    def _on_need(self, digests: list[bytes]) -> None:
+        self._uploads.needed.extend(digests)
+
+    def _guarded(self, work: Callable[[], Any]) -> None:
+        """Work with the channel; the end of the connection is the end of the session."""
+        try:
+            work()
+        except ConnectionLost as error:
+            self._die(error)
+
+    def _die(self, error: DgsfError) -> None:
+        self.fail(error)  # an `Ended` before it tells more
+        assert self._dead is not None
+        raise self._dead from error
+
+    def fail(self, error: DgsfError) -> None:
+        """A thread that reads met the end of the session; whoever uses it next is told."""
+        self._dead = self._dead or SessionLost(f"the session's connection ended: {error.message}")
+
+    def check_alive(self) -> None:
+        if self._dead is not None:
+            raise self._dead
+
+    # --- mending ------------------------------------------------------------------------------
+    def _mend(self) -> None:
+        """Does what arrived words ask for: supplies contents, brings a lost state back, raises the end."""
+        self.check_alive()
+        if self.recovering:
+            if self._lost is not None:
+                raise _LostAgain
+        elif self._lost is not None:
+            self._recover()
+        self._supply()
+
+    @property
+    def _is_called(self) -> bool:
+        """Whether there is something to mend."""
+        return bool(self._uploads.needed) or not self.whole
+
+    def _supply(self) -> None:
+        while self._uploads.needed and self._lost is None:
+            record, transfer, data = self._uploads.supply(self._uploads.needed.pop(0))
+            self._command(encode_records([record]))
+            self._guarded(lambda number=transfer, view=data: self.channel.bulk(number, [view]))  # type: ignore[misc]
+
+    def _recover(self) -> None:
+        """Brings the state back, on as many devices as it takes."""
+        self.recovering = True
+        self.saver.forget()
+        try:
+            for _ in range(MAX_LOSSES_IN_A_ROW):
+                lost = self._lost
+                if lost is None:
+                    return
+                self._refuse_if_final(lost)
+                self.losses += 1
+                try:
+                    self._begin()
+                    self._replay()
+                except _LostAgain:
+                    continue
+                return
+            self._dead = SessionLost(f"{MAX_LOSSES_IN_A_ROW} devices in a row were lost while the state was restored")
+            raise self._dead
+        finally:
+            self.recovering = False
+
+    def _refuse_if_final(self, lost: Lost) -> None:
+        if not lost.resumable or self._policy is None:
+            self._dead = SessionLost(f"the remote device was lost: {lost.failure.message}")
+            raise self._dead
+
+    def _replay(self) -> None:
+        saved = self.saved
+        self._calls_before = saved.calls
+        for start in range(0, len(saved.definitions), DEFINITIONS_PER_FRAME):
+            self._again(encode_records(saved.definitions[start : start + DEFINITIONS_PER_FRAME]))
+        if saved.number:
+            head, size, pieces = saved.restore()
+            transfer = self._uploads.new_transfer()
+            self._again(encode_records([[_RESTORE, len(head), size, transfer]]))
+            self._guarded(lambda: self.channel.bulk(transfer, pieces))
+        for entry in self.journal.replay():
+            if isinstance(entry, Transfer):
+                self._guarded(lambda item=entry: self.channel.bulk(item.number, [item.data]))  # type: ignore[misc]
+            else:
+                self._again(entry)
+        self._guarded(lambda: self.channel.say(Replayed(self._generation)))
+        for question in list(self.answers.open.values()):
+            if question.again is not None:
+                self._again(encode_records([question.again]))
+        self._mend()
+
+    def _again(self, body: bytes) -> None:
+        self._command(body)
+        self._guarded(lambda: self.channel.receive(wait=False))
+        self._mend()
+
+
+def _with_question(bodies: list[bytes], record: list[Any]) -> list[bytes]:
+    """The question rides in the last frame."""
+    question = encode_records([record])
+    if bodies and len(bodies[-1]) + len(question) < MAX_BODY_BYTES:
+        return [*bodies[:-1], join_bodies([bodies[-1], question])]
+    return [*bodies, question]

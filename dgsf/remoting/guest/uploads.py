@@ -1,0 +1,108 @@
+"""How a CPU tensor gets to the device: small ones inline, large ones by their content's hash or in bulk.
+
+A tensor of 64 KiB or more is first only named by its sha256; the executor says if it needs the bytes.  That
+costs a round trip when it does, which is worth it for weights but not for a fresh batch in every step:
+a size that turned out to be needed before an earlier answer is sent straight away, unhashed.
+Bytes are copied once and kept until a checkpoint makes them superfluous.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import torch
+
+from dgsf.errors import UsageError
+from dgsf.remoting.guest.fetches import DTYPE_CODES
+from dgsf.remoting.protocol import INLINE_BYTES, Record
+
+_UPLOAD, _UPLOAD_BULK, _KNOWN = int(Record.UPLOAD), int(Record.UPLOAD_BULK), int(Record.KNOWN)
+_SUPPLY = int(Record.SUPPLY)
+Shape = tuple[int, tuple[int, ...]]
+
+
+class Uploads:
+    """Decides how each tensor is sent and keeps the contents that are known by hash."""
+
+    def __init__(self, by_hash: bool) -> None:
+        self.contents: dict[bytes, memoryview] = {}
+        self.needed: list[bytes] = []  # asked for and not yet supplied
+        self.unconfirmed = False  # something was named that may be asked for
+        self._by_hash = by_hash
+        self._shapes: dict[bytes, Shape] = {}
+        self._missed: dict[Shape, int] = {}  # size -> answers seen when it was first needed
+        self._answers = 0
+        self._transfers = 0
+
+    def plan(self, tensor: torch.Tensor, handle: int) -> tuple[list[Any], int, memoryview | None]:
+        """The record, its transfer's number and the bytes to send behind it, if any."""
+        tensor = tensor.detach().resolve_conj().resolve_neg().contiguous()
+        code, sizes = _code(tensor), tuple(tensor.shape)
+        size = tensor.numel() * tensor.element_size()
+        if size < INLINE_BYTES:
+            data = ctypes.string_at(tensor.data_ptr(), size) if size else b""
+            return [_UPLOAD, handle, code, sizes, data], 0, None
+        if self._by_hash and not self._is_fresh((code, sizes)):
+            return self._name(tensor, handle, (code, sizes), size), 0, None
+        transfer = self.new_transfer()
+        return [_UPLOAD_BULK, handle, code, sizes, size, transfer], transfer, copy_of(tensor, size)
+
+    def supply(self, digest: bytes) -> tuple[list[Any], int, memoryview]:
+        """The record and bytes of a content that the executor needs."""
+        data = self.contents.get(digest)
+        if data is None:
+            raise UsageError(f"the device asks for content {digest.hex()[:16]} that this session never named")
+        shape = self._shapes.get(digest)
+        if shape is not None:
+            self._missed.setdefault(shape, self._answers)
+        transfer = self.new_transfer()
+        return [_SUPPLY, digest, len(data), transfer], transfer, data
+
+    def new_transfer(self) -> int:
+        self._transfers = self._transfers % 0xFFFFFFFF + 1
+        return self._transfers
+
+    def answered(self) -> None:
+        """Everything named so far has been found or asked for."""
+        self._answers += 1
+        self.unconfirmed = False
+
+    def keep_only(self, digests: set[bytes]) -> None:
+        for digest in [digest for digest in self.contents if digest not in digests]:
+            del self.contents[digest]
+            self._shapes.pop(digest, None)
+
+    def _is_fresh(self, shape: Shape) -> bool:
+        """Of a size that is new every time."""
+        missed = self._missed.get(shape)
+        return missed is not None and missed < self._answers
+
+    def _name(self, tensor: torch.Tensor, handle: int, shape: Shape, size: int) -> list[Any]:
+        data = copy_of(tensor, size)
+        digest = hashlib.sha256(data).digest()
+        self.contents.setdefault(digest, data)
+        self._shapes[digest] = shape
+        self.unconfirmed = True
+        return [_KNOWN, handle, shape[0], shape[1], size, digest]
+
+
+def digests_in(records: Iterable[list[Any]]) -> set[bytes]:
+    """The contents that these records name."""
+    return {record[5] for record in records if record[0] == _KNOWN}
+
+
+def copy_of(tensor: torch.Tensor, size: int) -> memoryview:
+    data = np.empty(size, dtype=np.uint8)
+    ctypes.memmove(data.ctypes.data, tensor.data_ptr(), size)
+    return data.data
+
+
+def _code(tensor: torch.Tensor) -> int:
+    code = DTYPE_CODES.get(tensor.dtype)
+    if code is None or tensor.layout is not torch.strided:
+        raise UsageError(f"a {tensor.layout} tensor of {tensor.dtype} cannot be sent to a remote device")
+    return code

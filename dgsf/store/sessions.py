@@ -1,0 +1,105 @@
+"""Sessions as rows: what an operator sees of them, and what they are asked to do.
+
+The proxy that has a session writes its row; gateways read it and write only the wish that it moves.  What a
+session costs is not in here but in its calls; the figures are for people.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from dgsf.store.database import Database
+from dgsf.store.queries import sql
+
+SESSIONS_CHANNEL = "dgsf_sessions"
+
+
+@dataclass(frozen=True, slots=True)
+class SessionState:
+    """How a session is now, as its proxy writes it."""
+
+    id: UUID
+    tenant_id: int
+    version_id: int | None
+    device_id: int | None
+    state: str
+    generation: int
+    memory_bytes: int
+    memory_used: int
+    bytes_up: int
+    bytes_down: int
+    device_us: int
+    cost_nano: int
+    error_code: str | None
+    started_at: float  # Unix seconds
+
+
+@dataclass(frozen=True, slots=True)
+class SessionRow:
+    id: UUID
+    tenant_id: int
+    tenant_name: str
+    version_id: int | None
+    function_name: str | None
+    proxy_name: str | None
+    device_name: str | None
+    state: str
+    generation: int
+    memory_bytes: int
+    memory_used: int
+    bytes_up: int
+    bytes_down: int
+    device_us: int
+    cost_nano: int
+    error_code: str | None
+    move_to: str | None
+    move_error: str | None
+    started_at: datetime
+    updated_at: datetime
+    ended_at: datetime | None
+
+
+_COLUMNS = SessionState.__slots__
+
+
+class SessionStore:
+    """The table of sessions."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def write(self, proxy: int, incarnation: int, states: Sequence[SessionState]) -> None:
+        """All of these in one statement."""
+        columns = [[getattr(state, name) for state in states] for name in _COLUMNS]
+        async with self._database.acquire() as connection:
+            await connection.execute(sql("write_sessions"), proxy, incarnation, *columns)
+
+    async def close_old(self, proxy: int, incarnation: int) -> None:
+        """Sessions of this proxy's earlier lives are over."""
+        async with self._database.acquire() as connection:
+            await connection.execute(sql("close_old_sessions"), proxy, incarnation)
+
+    async def list_sessions(self, tenant_id: int | None = None, *, ended: bool = False) -> list[SessionRow]:
+        """Open sessions, newest first, of one tenant or of all; with `ended` also earlier ones."""
+        async with self._database.acquire() as connection:
+            return [SessionRow(**record) for record in await connection.fetch(sql("list_sessions"), tenant_id, ended)]
+
+    async def ask_move(self, session_id: UUID, to: str, tenant_id: int | None = None) -> bool:
+        """Note the wish; False if there is no such open session."""
+        async with self._database.acquire() as connection:
+            return await connection.fetchval(sql("ask_move"), session_id, to, tenant_id) is not None
+
+    async def asked_moves(self, proxy: int) -> list[tuple[UUID, str]]:
+        async with self._database.acquire() as connection:
+            return [(record["id"], record["move_to"]) for record in await connection.fetch(sql("asked_moves"), proxy)]
+
+    async def answer_move(self, session_id: UUID, error: str | None) -> None:
+        async with self._database.acquire() as connection:
+            await connection.execute(sql("answer_move"), session_id, error)
+
+    async def forget_old(self, limit: int = 1000) -> None:
+        async with self._database.acquire() as connection:
+            await connection.execute(sql("forget_old_sessions"), limit)

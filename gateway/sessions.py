@@ -1,0 +1,103 @@
+"""Sessions as callers see them: a ticket for a new one, who has which, and the wish that one moves.
+
+The gateway signs the ticket and tells where the door is; not a byte of a session passes through it.
+"""
+
+from __future__ import annotations
+
+import base64
+from datetime import UTC, datetime
+from typing import TypeVar
+from uuid import UUID
+
+import msgspec
+
+from dgsf.core.options import parse_options
+from dgsf.core.rendezvous import ranked
+from dgsf.errors import NotFound, PlatformError, RequestError
+from dgsf.ids import CallIds
+from dgsf.store.rows import ProxyRow, Role
+from dgsf.wire.tickets import LIFE_SECONDS, Claims, issue, session_key
+from gateway import jsoncheck
+from gateway.deploy import check_device
+from gateway.handling import Asked
+from gateway.reply import Reply, json_reply
+from gateway.views import MoveRequest, MoveWish, NewSession, SessionInfo, SessionList, SessionRequest
+
+MAX_REQUEST = 16 * 1024
+PROXY_AGE_SECONDS = 5.0
+_ids = CallIds()
+Body = TypeVar("Body", SessionRequest, MoveRequest)
+
+
+async def create(asked: Asked) -> Reply:
+    wanted = await _body(asked, SessionRequest)
+    options = parse_options({"gpu": wanted.gpu, "memory": wanted.memory})
+    check_device(options.gpu, options.memory_bytes, await asked.context.devices.list_devices(), "session")
+    proxy = await _proxy(asked)
+    settings = asked.context.settings
+    session, secret = _ids.mint(proxy.number), settings.cluster_secret.encode()
+    waits = settings.start_seconds if wanted.start_seconds is None else wanted.start_seconds
+    expires = datetime.now(UTC).timestamp() + LIFE_SECONDS
+    claims = Claims(session.bytes, asked.tenant_id, options.gpu, options.memory_bytes, waits, expires)
+    return json_reply(
+        NewSession(
+            str(session),
+            _text(issue(claims, secret)),
+            _text(session_key(session.bytes, secret)),
+            datetime.fromtimestamp(expires, UTC),
+            proxy.host_id,
+            proxy.session_unix_path or "",
+            proxy.session_tcp_host or "",
+            proxy.session_tcp_port or 0,
+        ),
+        201,
+    )
+
+
+async def list_all(asked: Asked) -> Reply:
+    everyone = asked.caller.role is Role.operator
+    ended = asked.query.get("ended", "").lower() in ("1", "true", "yes")
+    rows = await asked.context.sessions.list_sessions(None if everyone else asked.tenant_id, ended=ended)
+    return json_reply(SessionList([SessionInfo.of(row) for row in rows]))
+
+
+async def move(asked: Asked) -> Reply:
+    """Only the wish is noted; the session's proxy does it and says in the listing if it could not."""
+    wanted = await _body(asked, MoveRequest)
+    session = _uuid(asked.parameters["id"])
+    if wanted.to:
+        rows = await asked.context.devices.list_devices()
+        if not any(row.name == wanted.to and not row.is_host for row in rows):
+            raise NotFound(f"there is no device {wanted.to!r}; see 'dgsf devices'")
+    if session is None or not await asked.context.sessions.ask_move(session, wanted.to):
+        raise NotFound("there is no such session, or it has ended")
+    return json_reply(MoveWish(str(session), wanted.to), 202)
+
+
+async def _proxy(asked: Asked) -> ProxyRow:
+    """One of the proxies that take sessions and were heard of just now; sessions spread over them."""
+    rows = await asked.context.proxies.list_proxies(PROXY_AGE_SECONDS)
+    doors = {str(row.number): row for row in rows if row.session_tcp_port or row.session_unix_path}
+    if not doors:
+        raise PlatformError("no proxy takes sessions now; is 'dgsf proxy' running? try again", retry_after=1)
+    return doors[ranked(str(_ids.mint()), list(doors))[0]]
+
+
+async def _body(asked: Asked, kind: type[Body]) -> Body:
+    body = await asked.bodies.whole(asked.request, MAX_REQUEST)
+    try:
+        return msgspec.convert(jsoncheck.parse(body) if body.strip() else {}, kind)
+    except msgspec.ValidationError as error:
+        raise RequestError(f"the request cannot be read: {error}") from None
+
+
+def _uuid(text: str) -> UUID | None:
+    try:
+        return UUID(text)
+    except ValueError:
+        return None
+
+
+def _text(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).decode()

@@ -1,0 +1,1 @@
+"""Sessions: programs attached to a remote device through this proxy."""

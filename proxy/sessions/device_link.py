@@ -1,0 +1,70 @@
+"""The executor's end of a session: answers on their way to the guest, its clock, and its state when it moves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from dgsf.errors import DgsfError, ProtocolError
+from dgsf.store.rows import DeviceRow, LeaseGrant
+from dgsf.wire.frames import Kind
+from dgsf.wire.session import Usage, decode_usage
+from proxy.sessions.cutter import Cut
+from proxy.sessions.relay import RelayLink
+
+
+@dataclass(frozen=True, slots=True)
+class SessionPost:
+    """Where an executor stands: its device, its lease and its process."""
+
+    device: DeviceRow
+    lease: LeaseGrant
+    worker_id: int
+    pid: int
+
+
+class DeviceOwner(Protocol):
+    """Who is told; a session."""
+
+    def device_answered(self, link: DeviceLink, cut: Cut) -> None: ...
+
+    def device_used(self, link: DeviceLink, usage: Usage, last_command: int) -> None: ...
+
+    def device_state(self, link: DeviceLink, cut: Cut) -> None: ...
+
+    def device_lost(self, link: DeviceLink, error: DgsfError) -> None: ...
+
+    def device_full(self, link: DeviceLink, full: bool) -> None: ...
+
+
+class DeviceLink(RelayLink):
+    """One executor."""
+
+    def __init__(self, post: SessionPost, owner: DeviceOwner) -> None:
+        super().__init__()
+        self.post = post
+        self.ended = False  # its process is known to be gone
+        self._owner = owner
+
+    # --- RelayLink
+    def cut_received(self, cut: Cut) -> None:
+        if cut.kind == Kind.ANSWER:
+            self._owner.device_answered(self, cut)
+        elif cut.kind == Kind.USAGE:
+            self._owner.device_used(self, _usage(cut.body()), cut.stream)
+        elif cut.kind == Kind.STATE:
+            self._owner.device_state(self, cut)
+        else:
+            raise ProtocolError(f"an executor does not send frames of kind {cut.kind}")
+
+    def link_lost(self, error: DgsfError) -> None:
+        self._owner.device_lost(self, error)
+
+    def fullness_changed(self) -> None:
+        self._owner.device_full(self, self.full)
+
+
+def _usage(body: bytes) -> Usage:
+    if len(body) != 20:
+        raise ProtocolError(f"a usage of {len(body)} bytes")
+    return decode_usage(body)

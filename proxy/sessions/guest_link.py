@@ -1,0 +1,64 @@
+"""The guest's end of a session: its words, its commands on their way, and whether it still reads."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from dgsf.errors import DgsfError, ProtocolError
+from dgsf.wire.frames import Kind
+from dgsf.wire.messages import encode
+from dgsf.wire.session import GuestMessage, ProxyMessage, read_from_guest
+from proxy.sessions.cutter import Cut
+from proxy.sessions.relay import RelayLink
+
+STALL_US = 1_000_000  # a guest that takes nothing of what waits for it, for so long, has stopped reading
+
+
+class GuestOwner(Protocol):
+    """Who is told; a session."""
+
+    def guest_said(self, message: GuestMessage) -> None: ...
+
+    def guest_commands(self, cut: Cut) -> None: ...
+
+    def guest_lost(self, error: DgsfError) -> None: ...
+
+    def guest_full(self, full: bool) -> None: ...
+
+
+class GuestLink(RelayLink):
+    """One guest."""
+
+    def __init__(self, owner: GuestOwner) -> None:
+        super().__init__()
+        self._owner = owner
+        self._progress_seen = -1
+        self._stuck_since_us = 0
+
+    def tell(self, message: ProxyMessage) -> None:
+        self.send(Kind.SESSION, 0, encode(message))
+
+    def stalled(self, now_us: int) -> bool:
+        """Whether bytes have waited for it all this time and it took none; to be asked now and then."""
+        progress = self.progress
+        if not self.waiting or progress != self._progress_seen:
+            self._progress_seen, self._stuck_since_us = progress, now_us
+            return False
+        return now_us - self._stuck_since_us >= STALL_US
+
+    # --- RelayLink
+    def cut_received(self, cut: Cut) -> None:
+        if cut.kind == Kind.COMMAND:
+            self._owner.guest_commands(cut)
+        elif cut.kind == Kind.SESSION:
+            self._owner.guest_said(read_from_guest(cut.body()))
+        elif cut.kind == Kind.PING:
+            self.send(Kind.PONG, 0)
+        else:
+            raise ProtocolError(f"a guest does not send frames of kind {cut.kind}")
+
+    def link_lost(self, error: DgsfError) -> None:
+        self._owner.guest_lost(error)
+
+    def fullness_changed(self) -> None:
+        self._owner.guest_full(self.full)

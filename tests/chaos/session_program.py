@@ -1,0 +1,29 @@
+"""A program that trains on a remote device and tells each step; its last line is the result."""
+
+import sys
+
+import torch
+
+import dgsf
+
+
+def train(steps):
+    torch.manual_seed(7)
+    layers = [torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Dropout(0.2), torch.nn.Linear(64, 8)]
+    with dgsf.attach(memory="256MiB") as device:
+        model = torch.nn.Sequential(*layers).to(device)
+        optimizer = torch.optim.AdamW(model.parameters(), 0.01)
+        data = torch.randn(32, 64, device=device)
+        for step in range(steps):
+            loss = model(data).pow(2).mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            print("step", step, loss.item(), flush=True)
+        print("result", sum(parameter.sum().item() for parameter in model.parameters()), flush=True)
+
+
+try:
+    train(int(sys.argv[1]))
+except dgsf.DgsfError as error:
+    print("failed", error.code, error.message, flush=True)

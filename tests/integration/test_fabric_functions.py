@@ -1,0 +1,144 @@
+"""Functions over the fabric on a small platform: body on a function host, device commands through the proxy."""
+
+import asyncio
+import os
+import signal
+
+import pytest
+from fabric_world import until, world_of
+
+from dgsf.fabric.device_server import ServerOptions
+
+pytestmark = pytest.mark.timeout(300)
+WARM = ServerOptions()  # with torch loaded ahead
+
+
+@pytest.fixture
+async def world(database):
+    async with world_of(database, devices="", idle_seconds=30.0) as world:
+        await asyncio.gather(world.add_device("cpu:1:price=3:memory=2GiB:threads=1", WARM), world.add_host(2, WARM))
+        yield world
+
+
+def hub(world):
+    return world.proxy.sessions
+
+
+def doubled(values):
+    import torch
+
+    where = torch.tensor(values, device="dgsf")
+    return (where * 2).sum().item()
+
+
+async def test_the_body_runs_on_a_host_and_its_device_time_is_billed(world):
+    version = await world.deploy(doubled, attach="fabric")
+    request, stream = world.open(version, [1.0, 2.0, 3.5])
+    result = await stream.result()
+    assert result.failure is None, result.failure
+    assert result.device == "box/cpu0"
+    assert 0 < result.device_us and result.cost_nano == 3 * result.device_us
+    leases = {row.device_name for row in await world.leases.list_leases(None)}
+    assert leases == {"box/host0", "box/cpu0"}, "the body holds a slot of the host, its session one of the device"
+
+
+def idle(x):
+    return x + 1
+
+
+async def test_a_call_that_never_touches_its_device_costs_nothing_and_takes_none(world):
+    version = await world.deploy(idle, attach="fabric")
+    result = await world.call(version, 1)
+    assert result.failure is None and (result.device_us, result.cost_nano) == (0, 0)
+    assert {row.device_name for row in await world.leases.list_leases(None)} == {"box/host0"}
+
+
+def counter(step):
+    import torch
+
+    global state
+    if "state" not in globals():
+        state = torch.zeros(1, device="dgsf")
+    state += step
+    return state.item()
+
+
+async def test_what_is_on_the_device_stays_between_calls(world):
+    version = await world.deploy(counter, attach="fabric", max_workers=1)
+    assert [await world.value(version, step) for step in (1, 2, 3)] == [1.0, 3.0, 6.0]
+
+
+def slow(seconds):
+    import time
+
+    import torch
+
+    x = torch.ones(4, device="dgsf")
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        x = x * 1.0
+        x.sum().item()
+    return "done"
+
+
+async def test_a_timeout_stops_it_also_while_it_waits_for_the_device(world):
+    version = await world.deploy(slow, attach="fabric")
+    result = await world.call(version, 60, timeout_s=1.0)
+    assert result.failure.code == "timed_out" and result.device_us > 0
+    assert await world.value(version, 0.01) == "done", "the next call gets a fresh session"
+
+
+def wrong(kind):
+    import torch
+
+    x = torch.ones(2, 3, device="dgsf")
+    if kind == "shape":
+        return (x @ x).sum().item()
+    torch.linalg.cholesky(-torch.eye(3, device="dgsf"))  # fails on the device, after the function has gone on
+    return "fine so far"
+
+
+async def test_errors_of_the_device_are_the_calls_own(world):
+    version = await world.deploy(wrong, attach="fabric")
+    for kind in ("shape", "late"):
+        result = await world.call(version, kind)
+        assert result.failure is not None and result.failure.code == "function_error", kind
+    assert (await world.call(version, "shape")).failure.code == "function_error"
+
+
+def steps(count):
+    import time
+
+    import torch
+
+    x = torch.zeros(1, device="dgsf")
+    for _ in range(count):
+        x = x + 1
+        x.item()
+        time.sleep(0.05)
+    assert x.item() == count
+    return x.item()
+
+
+async def test_the_executors_death_does_not_reach_the_function(world):
+    version = await world.deploy(steps, attach="fabric")
+    request, stream = world.open(version, 60)
+    (server,) = [server for name, server in world.servers.items() if name == "box/cpu0"]
+    executor = await until(lambda: next(iter(server._table.workers.values()), None))
+    await until(lambda: any(session.device_us for session in hub(world).sessions.values()))
+    os.kill(executor.child.host_pid, signal.SIGKILL)
+    result = await stream.result()
+    assert result.failure is None, result.failure
+    assert result.device_us > 0 and result.device == "box/cpu0"
+
+
+async def test_no_device_is_told_as_such(database):
+    async with world_of(database, devices="", start_seconds=1.0) as world:
+        await world.add_host(1, WARM)
+        await world.add_device("cpu:1")
+        (device,) = [row for row in await world.devices.list_devices() if not row.is_host]
+        await world.devices.set_state(device.id, device.incarnation, "quarantined")
+        version = await world.deploy(doubled, attach="fabric")
+        result = await world.call(version, [1.0], timeout_s=0.2)
+        assert result.failure.code == "no_device", result.failure
+        assert result.cost_nano == 0

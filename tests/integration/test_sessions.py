@@ -1,0 +1,193 @@
+"""Sessions over real device servers and Postgres: relay, loss, bad guests, and what they cost."""
+
+import asyncio
+import os
+import signal
+
+from fabric_world import until
+from session_kit import MIB, attach, session_world, worker_of
+
+from dgsf.wire.frames import HEADER, Kind
+from dgsf.wire.session import Ended
+
+
+async def workers_gone(world):
+    await until(lambda: not any(server._table.workers for server in world.servers.values()))
+
+    async def free():
+        return not await world.leases.list_leases()
+
+    await until(free)
+
+
+async def test_commands_reach_the_executor_and_answers_come_back_in_order(database):
+    async with session_world(database) as world:
+        guest, session = await attach(world)
+        began = await guest.began()
+        assert (began.generation, began.device, began.kind) == (1, "box/cpu0", "cpu")
+        for number in range(200):
+            await guest.command(f"echo {number}")
+        assert [(await guest.answer()).body for _ in range(200)] == [str(number).encode() for number in range(200)]
+        await guest.end()
+        assert isinstance(await guest.word(), Ended)
+        await guest.closed()
+        await session.over.wait()
+        await workers_gone(world)
+
+
+async def test_large_frames_go_both_ways(database):
+    async with session_world(database) as world:
+        guest, _ = await attach(world)
+        await guest.began()
+        for _ in range(20):
+            await guest.command(b"size " + b"x" * MIB)
+        assert [(await guest.answer()).body for _ in range(20)] == [str(MIB).encode()] * 20
+        await guest.command("flood 100")
+        sizes = [len((await guest.answer()).body) for _ in range(101)]
+        assert sizes == [256 * 1024] * 100 + [len(b"flooded")]
+        guest.close()
+
+
+async def test_a_dead_executor_is_told_and_the_next_generation_gets_another_device(database):
+    async with session_world(database, "cpu:2:slots=2") as world:
+        guest, session = await attach(world)
+        first = (await guest.began()).device
+        os.kill(worker_of(world, session).child.host_pid, signal.SIGKILL)
+        lost = await guest.lost()
+        assert lost.resumable and lost.generation == 1 and lost.failure.code == "session_lost"
+        await guest.command("echo for the old one")  # it is dropped
+        assert (await guest.began()).device != first
+        assert await guest.ask("echo hello") == b"hello"
+        guest.close()
+        await workers_gone(world)
+
+
+async def test_replay_is_not_billed_again(database):
+    async with session_world(database) as world:
+        guest, session = await attach(world)
+        await guest.began()
+        await guest.command("use 500000")
+        await guest.ask("echo 1")
+        assert session.device_us == 500_000
+        await guest.command("die")
+        await guest.lost()
+        await guest.began()
+        await guest.command("use 600000")
+        await guest.ask("echo 2")
+        await guest.replayed()
+        await guest.command("use 70000")
+        await guest.ask("echo 3")
+        assert session.device_us == 570_000
+        await guest.end()
+        await session.over.wait()
+
+        async def billed():
+            return await world.ledger.usage(world.tenant_id)
+
+        (row,) = await until(billed)
+        assert (row.function_name, row.calls, row.device_us, row.amount_nano) == ("(attached)", 1, 570_000, 570_000)
+        assert (await world.ledger.check()).clean
+
+
+async def test_a_guest_that_vanishes_frees_its_device_and_others_notice_nothing(database):
+    async with session_world(database) as world:
+        other, _ = await attach(world)
+        await other.began()
+        guest, session = await attach(world)
+        await guest.began()
+        await guest.command("sleep 600")
+        guest.close()
+        await until(lambda: session.over.is_set())
+        assert len(await world.leases.list_leases()) == 1
+        assert await other.ask("echo still here") == b"still here"
+        other.close()
+
+
+async def test_a_guest_that_stops_reading_is_closed(database):
+    async with session_world(database) as world:
+        guest, session = await attach(world)
+        await guest.began()
+        await guest.command("flood 400")
+        await until(lambda: session.over.is_set())
+        assert session.error.code == "session_refused" and "stopped reading" in session.error.message
+        assert session.guest.received < MIB
+        await workers_gone(world)
+
+
+async def test_a_guest_that_breaks_the_protocol_is_told_and_closed(database):
+    async with session_world(database) as world:
+        for wrong in (
+            HEADER.pack(3 * MIB, Kind.COMMAND, 0, 0, 1),
+            HEADER.pack(0, 99, 0, 0, 1),
+            HEADER.pack(0, Kind.USAGE, 0, 0, 1),
+            HEADER.pack(3, Kind.SESSION, 0, 0, 0) + b"abc",
+        ):
+            guest, session = await attach(world)
+            await guest.began()
+            await asyncio.get_running_loop().sock_sendall(guest.sock, wrong)
+            ended = await guest.word()
+            assert isinstance(ended, Ended) and ended.failure.code == "session_refused"
+            await guest.closed()
+            await session.over.wait()
+        await workers_gone(world)
+
+
+async def test_commands_before_begin_and_wrong_generations_end_the_session(database):
+    async with session_world(database) as world:
+        guest, session = await attach(world)
+        await guest.command("echo 1")
+        assert "before 'begin'" in (await guest.word()).failure.message
+        guest, session = await attach(world)
+        await guest.begin(generation=2)
+        assert "the next one is 1" in (await guest.word()).failure.message
+        guest, session = await attach(world)
+        await guest.began()
+        await guest.begin()
+        assert "while the session is attached" in (await guest.word()).failure.message
+        await session.over.wait()
+        await workers_gone(world)
+
+
+async def test_a_sequence_number_out_of_order_ends_the_session_for_good(database):
+    async with session_world(database) as world:
+        guest, _ = await attach(world)
+        await guest.began()
+        guest.number = 7
+        await guest.command("echo 1")
+        ended = await guest.word()
+        assert isinstance(ended, Ended) and ended.failure.code == "session_refused"
+        await workers_gone(world)
+
+
+async def test_a_full_pool_is_waited_for_and_then_named(database):
+    async with session_world(database) as world:
+        holders = [await attach(world) for _ in range(2)]
+        for holder, _ in holders:
+            await holder.began()
+        late, _ = await attach(world, start_seconds=0.3)
+        await late.begin()
+        failure = (await late.word()).failure
+        assert failure.code == "queue_full" and "all 2 slots of any are taken" in failure.message
+        waiting, _ = await attach(world)
+        await waiting.begin()
+        holders[0][0].close()
+        assert (await waiting.word()).device == "box/cpu0"
+        impossible, _ = await attach(world, gpu=("A100",))
+        await impossible.begin()
+        assert (await impossible.word()).failure.code == "does_not_fit"
+
+
+async def test_uploads_are_shared_by_the_sessions_of_a_tenant_only(database):
+    async with session_world(database) as world:
+        guest, _ = await attach(world)
+        await guest.began()
+        await guest.command("keep abc")
+        again, _ = await attach(world)
+        await again.began()
+        await guest.ask("echo written")
+        assert await again.ask("contents") == b"abc"
+        again.close()
+        world.tenant_id = await world.registry.create_tenant("other")
+        other, _ = await attach(world)
+        await other.began()
+        assert await other.ask("contents") == b""

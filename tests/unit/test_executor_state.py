@@ -1,0 +1,212 @@
+"""Traces, known contents, snapshots and moves: what a session is made of can be told again elsewhere."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import msgspec
+import pytest
+import torch
+from executor_fixtures import connect, executors, guest
+from executor_guest import CODES, Failed, TestGuest, raw
+
+from dgsf.remoting.protocol import FLOAT, TENSOR, Record, Status, absolute, relative
+from dgsf.wire.frames import FLAG_MORE, Kind, encode_frame
+
+__all__ = ["connect", "executors", "guest"]
+
+
+def hole(index: int) -> dict:
+    return {TENSOR: index}
+
+
+def define(number: int, op: str, *args: object, **kwargs: object) -> list:
+    return [Record.DEFINE, number, op, list(args), kwargs]
+
+
+KINDS = [
+    define(0, "aten::add.Tensor", hole(0), hole(1)),
+    define(1, "aten::mul.Scalar", hole(0), {FLOAT: 0}),
+    define(2, "aten::add_.Tensor", hole(0), hole(1)),
+    define(3, "aten::view", hole(0), [-1]),
+    define(4, "aten::rand", [3]),
+]
+
+
+# --- traces
+def test_a_trace_runs_from_its_base_with_the_floats_of_the_run(guest: TestGuest) -> None:
+    guest.upload(1, torch.ones(2))
+    template = [
+        [0, 0, [absolute(1), absolute(1)]],
+        [1, 1, [relative(0)], [None]],
+        [Record.FREE, [relative(0)]],
+        [2, 2, [absolute(1), relative(1)]],
+    ]
+    guest.send(*KINDS, [Record.TRACE, 7, template])
+    guest.send([Record.RUN, 7, 100, 0, 4, [3.0]])
+    assert guest.fetch(101).tolist() == [6, 6] and guest.fetch(1).tolist() == [7, 7]
+    with pytest.raises(Failed, match="no tensor of handle 100"):
+        guest.fetch(100)
+    guest.send([Record.RUN, 7, 200, 0, 2, [2.0]], [Record.RUN, 7, 200, 2, 4])
+    assert guest.fetch(201).tolist() == [28, 28] and guest.fetch(1).tolist() == [35, 35]
+
+
+def test_a_failure_inside_a_trace_is_told_with_its_call(guest: TestGuest) -> None:
+    guest.upload(1, torch.ones(2))
+    guest.upload(2, torch.ones(3))
+    guest.send(*KINDS, [Record.TRACE, 1, [[0, 0, [absolute(1), absolute(1)]], [0, 1, [relative(0), absolute(2)]]]])
+    guest.send([Record.RUN, 1, 50, 0, 2])
+    with pytest.raises(Failed) as failed:
+        guest.sync()
+    assert failed.value.call == 2 and guest.fetch(50).tolist() == [2, 2]
+
+
+@pytest.mark.parametrize("run", [[9, 0, 0, 1], [1, 0, 0, 99], [1, 0, -1, 1], [1, None, 0, 1], [1, 0, 0, 1]])
+def test_runs_that_make_no_sense_close_the_session(guest: TestGuest, run: list) -> None:
+    guest.send(*KINDS, [Record.TRACE, 1, [[1, 0, [absolute(1)], [None]]]], [Record.RUN, *run])
+    with pytest.raises(Failed) as failed:
+        guest.answer(1)
+    assert failed.value.code == "protocol_error"
+
+
+# --- known contents
+def known(handle: int, tensor: torch.Tensor) -> tuple[list, bytes, bytes]:
+    data = raw(tensor)
+    digest = hashlib.sha256(data).digest()
+    return [Record.KNOWN, handle, CODES[tensor.dtype], list(tensor.shape), len(data), digest], digest, data
+
+
+def test_a_missing_content_is_needed_once_and_found_by_the_next_session(connect, tmp_path: Path) -> None:
+    first, second = connect(contents=str(tmp_path)), connect(contents=str(tmp_path))
+    x, y = torch.randn(50_000), torch.randn(30_000)
+    (record, digest, data), (other, other_digest, other_data) = known(1, x), known(2, y)
+    first.send(*KINDS, record, [1, 3, [1], [2.0]], other)
+    first.send([1, 4, [2], [3.0]], [Record.KNOWN, 5, *record[2:]], [2, 6, [1, 1]])
+    needed = [first.answer(0)]
+    while len([name for _, names in needed for name in names]) < 2:
+        needed.append(first.answer(0))
+    assert all(status == Status.NEED for status, _ in needed)
+    first.send([Record.SUPPLY, other_digest, len(other_data), 1])
+    first.bulk(1, other_data)
+    first.send([Record.SUPPLY, digest, len(data), 2])
+    first.bulk(2, data)
+    assert torch.equal(first.fetch(3), x * 2) and torch.equal(first.fetch(4), y * 3)
+    assert torch.equal(first.fetch(1), x + x) and torch.equal(first.fetch(5), x)
+    second.send(record)
+    assert torch.equal(second.fetch(1), x)
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([digest.hex(), other_digest.hex()])
+
+
+def test_a_false_content_closes_the_session(guest: TestGuest) -> None:
+    record, digest, data = known(1, torch.randn(30_000))
+    guest.send(record)
+    assert guest.answer(0)[0] == Status.NEED
+    guest.send([Record.SUPPLY, digest, len(data), 1])
+    guest.bulk(1, b"x" * len(data))
+    with pytest.raises(Failed, match="not that content"):
+        guest.answer(1)
+
+
+# --- snapshots
+def snapshot(guest: TestGuest, since: int) -> tuple[list, dict[int, bytes]]:
+    head_bytes, size = guest.ask(Record.SNAPSHOT, since)
+    data = guest.bulk_answer(guest.requests, size)
+    head = msgspec.msgpack.decode(data[:head_bytes])
+    rest, pieces = data[head_bytes:], {}
+    for number, length, source in head[1]:
+        if source is True:
+            pieces[number], rest = rest[:length], rest[length:]
+    assert not rest
+    return head, pieces
+
+
+def restore(guest: TestGuest, head: list, pieces: dict[int, bytes]) -> None:
+    sources = [[number, size, True if source in (None, True) else source] for number, size, source in head[1]]
+    packed = msgspec.msgpack.encode([head[0], sources, head[2]])
+    data = packed + b"".join(pieces[number] for number, _, source in sources if source is True)
+    guest.send([Record.RESTORE, len(packed), len(data), 99])
+    guest.bulk(99, data)
+
+
+def test_a_restored_session_goes_on_as_the_first_would_have(connect) -> None:
+    first, second = connect(), connect()
+    first.send(*KINDS, [Record.SEED, 3])
+    first.upload(1, torch.arange(6.0).reshape(2, 3))
+    first.upload(2, torch.ones(6))
+    first.send([3, 3, [1]], [0, 90, [3, 99]])
+    head, pieces = snapshot(first, 0)
+    assert len(head[1]) == 2 and len(pieces) == 2
+    first.send([2, 4, [3, 2]], [4, 5, []])
+    later, changed = snapshot(first, head[0])
+    assert sorted(len(piece) for piece in changed.values()) == [12, 24]
+    pieces.update(changed)
+    restore(second, later, pieces)
+    second.send(*KINDS)
+    for each in (first, second):
+        each.send([2, 6, [3, 2]], [4, 7, []])
+        with pytest.raises(Failed, match="no tensor of handle 99"):
+            each.sync()
+    for handle in (1, 2, 3, 5, 7):
+        assert torch.equal(first.fetch(handle), second.fetch(handle))
+    again, changed = snapshot(second, later[0])
+    assert again[0] == later[0] + 1 and sorted(len(piece) for piece in changed.values()) == [12, 24]
+
+
+def test_known_contents_are_named_until_they_are_written(connect, tmp_path: Path) -> None:
+    guest = connect(contents=str(tmp_path))
+    x = torch.randn(50_000)
+    record, digest, data = known(1, x)
+    guest.send(*KINDS, record)
+    guest.answer(0)
+    guest.send([Record.SUPPLY, digest, len(data), 1])
+    guest.bulk(1, data)
+    head, pieces = snapshot(guest, 0)
+    assert head[1][0][2] == digest and not pieces
+    other = connect(contents=str(tmp_path))
+    restore(other, head, pieces)
+    assert torch.equal(other.fetch(1), x)
+    guest.send([3, 2, [1]], [2, 3, [2, 2]], [Record.FREE, [2]])
+    head, pieces = snapshot(guest, head[0])
+    assert head[1][0][2] is True and torch.equal(guest.fetch(1), x + x)
+
+
+def test_a_state_whose_views_reach_beyond_their_storage_is_refused(connect) -> None:
+    first, second = connect(), connect()
+    first.upload(1, torch.ones(4))
+    head, pieces = snapshot(first, 0)
+    head[2]["views"][0][3] = [4000]
+    restore(second, head, pieces)
+    with pytest.raises(Failed, match="beyond its storage"):
+        second.sync()
+
+
+# --- moves
+def test_a_moved_session_goes_on_with_the_next_number(connect) -> None:
+    old, new = connect(), connect()
+    old.upload(1, torch.randn(600, 700))
+    old.send(*KINDS, [Record.SEED, 5], [Record.TRACE, 1, [[1, 0, [absolute(1)], [None]]]], [3, 2, [1]], [0, 3, [1, 77]])
+    old.sock.sendall(encode_frame(Kind.STATE, 0))
+    flags = FLAG_MORE
+    while flags == FLAG_MORE:
+        kind, flags, _, body = old.frame()
+        assert kind == Kind.STATE and body
+        new.sock.sendall(encode_frame(Kind.STATE, 0, body, flags))
+    assert new.frame() == (Kind.STATE, 0, 0, b"")
+    new.sequence, new.requests = old.sequence, old.requests
+    with pytest.raises(Failed) as failed:
+        new.sync()
+    assert failed.value.call == 2
+    new.send([2, 4, [2, 2]], [4, 5, []], [Record.RUN, 1, 50, 0, 1, [2.0]])
+    torch.manual_seed(5)
+    assert torch.equal(new.fetch(5), torch.rand(3))
+    assert torch.equal(new.fetch(50), new.fetch(1) * 2) and torch.equal(new.fetch(2), new.fetch(1).reshape(-1))
+
+
+def test_a_session_in_the_middle_of_a_transfer_does_not_move(guest: TestGuest) -> None:
+    data = raw(torch.randn(30_000))
+    guest.send([Record.UPLOAD_BULK, 1, 0, [30_000], len(data), 5])
+    guest.sock.sendall(encode_frame(Kind.STATE, 0))
+    assert guest.frame() == (Kind.STATE, 0, 0, b"")
+    guest.bulk(5, data)
+    assert raw(guest.fetch(1)) == data
