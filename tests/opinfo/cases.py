@@ -121,7 +121,8 @@ def _compare(outcome: Outcome, label: str, run: Callable[[Any], Any], sample: An
         try:
             remote = _fresh(sample, device, outcome.name)
             torch.manual_seed(3)
-            actual = tree(run(remote), lambda t: _home(t, device))
+            named = bool(flat((remote.input, remote.args, remote.kwargs))) or "device" in remote.kwargs
+            actual = tree(run(remote), lambda t: _home(t, device if named else t.device))
         except (OpNotAllowed, NotImplementedError) as error:
             outcome.refused.append(f"{label}: {_line(error)}")
             return

@@ -2,8 +2,9 @@
 
 A kernel takes a fixed time plus the longer of its arithmetic and its memory traffic.  Sources:
   peaks, bandwidth   NVIDIA A100 Tensor Core GPU data sheet and Ampere architecture white paper (A100 40GB SXM4)
-  share of the peaks NVIDIA's published TF32 training throughput of ResNet-50 v1.5 in PyTorch, one A100, 938 images/s
-                     (DeepLearningExamples): with 0.7 of the peaks this model gives about as many
+  share of bandwidth NVIDIA's published TF32 training throughput of ResNet-50 v1.5 in PyTorch, one A100, 938 images/s
+                     (DeepLearningExamples); with half of the bandwidth this model gives 983
+  share of the peaks what large matrix products reach; small ones reach less, so the model is rather too fast
   fixed times        about 5 µs of host time per launch and 2 µs for the smallest kernel, as profilers show them
 It is a model for comparing ways of launching the same kernels, not a measurement of a GPU.
 """
@@ -25,7 +26,8 @@ class Roofline:
     vector_flops: float  # of everything else
     bytes_per_second: float
     link_bytes_per_second: float  # between host and device
-    share: float  # of the peaks that kernels reach
+    flops_share: float  # of the peaks that kernels reach
+    bytes_share: float
     launch_us: float  # of the host, per kernel
     floor_us: float  # of the device, per kernel
 
@@ -35,7 +37,8 @@ class Roofline:
             peak = self.tf32_flops
         else:
             peak = self.flops.get(dtype, self.vector_flops)
-        seconds = max(flops / peak, traffic / self.bytes_per_second) / self.share
+        arithmetic = flops / (peak * self.flops_share)
+        seconds = max(arithmetic, traffic / (self.bytes_per_second * self.bytes_share))
         return self.floor_us + seconds * 1e6
 
     def copy_us(self, size: int) -> float:
@@ -49,7 +52,8 @@ A100: Final = Roofline(
     vector_flops=19.5e12,
     bytes_per_second=1555e9,
     link_bytes_per_second=25e9,  # PCIe 4.0 x16: 31.5 GB/s less protocol
-    share=0.7,
+    flops_share=0.8,
+    bytes_share=0.5,
     launch_us=5.0,
     floor_us=2.0,
 )

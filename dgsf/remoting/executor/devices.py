@@ -119,6 +119,8 @@ class Host:
     def get(self, tensor: Any) -> torch.Tensor:
         if tensor.is_conj() or tensor.is_neg():
             tensor = tensor.resolve_conj().resolve_neg()
+        if tensor._is_zerotensor():  # zeros that torch knows of and has no memory for
+            tensor = torch.zeros(tensor.shape, dtype=tensor.dtype)
         return tensor.contiguous()
 
     def get_storage(self, storage: Any) -> torch.Tensor:
@@ -149,19 +151,3 @@ class Host:
 
     def set_rng_state(self, state: bytes) -> None:
         torch.default_generator.set_state(torch.frombuffer(bytearray(state), dtype=torch.uint8))
-
-
-def open_device(kind: str, options: dict[str, Any]) -> Device:
-    """The device of this worker."""
-    if kind == "sim":
-        from dgsf.fabric.devices.sim import timing_of
-        from dgsf.remoting.executor.dummies import DummyDevice
-        from dgsf.remoting.executor.simdevice import SimDevice
-
-        timing = timing_of(options)
-        return SimDevice(timing) if timing.values else DummyDevice(timing)
-    if kind == "cuda":
-        from dgsf.remoting.executor.cudadevice import CudaDevice
-
-        return CudaDevice()
-    return Host()

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 import torch
 
 from dgsf.errors import UsageError
-from dgsf.remoting.guest import backend
+from dgsf.remoting.guest import alias as aliases
+from dgsf.remoting.guest import backend, patches
 from dgsf.remoting.guest.bound import bound
 from dgsf.remoting.guest.kinds import Stream
 
@@ -20,10 +21,12 @@ def bind(stream: Stream, alias: str = "") -> Iterator[torch.device]:
         raise UsageError("a remote device is attached already; one program uses one at a time")
     device = backend.register()
     threads = torch.autograd.is_multithreading_enabled()
-    bound.to(stream)
-    torch.autograd.set_multithreading_enabled(False)
-    try:
+    with ExitStack() as stack:
+        bound.to(stream)
+        stack.callback(bound.to, None)
+        torch.autograd.set_multithreading_enabled(False)
+        stack.callback(torch.autograd.set_multithreading_enabled, threads)
+        patches.install(stack)
+        if alias:
+            aliases.install(stack, alias)
         yield device
-    finally:
-        torch.autograd.set_multithreading_enabled(threads)
-        bound.to(None)

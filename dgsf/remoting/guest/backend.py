@@ -6,11 +6,12 @@ asks it even for CPU code; with no session it answers for a device that is not t
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 import torch
 
-from dgsf.remoting.guest import factories, fused, special, tensor  # noqa: F401 - `special` registers its operators
+from dgsf.remoting.guest import autocast, factories, fused, special, tensor  # noqa: F401 - `special` registers its operators
 from dgsf.remoting.guest.bound import bound
 
 _done: list[Any] = []
@@ -36,6 +37,12 @@ class DeviceModule:
 
     def set_device(self, device: Any) -> None:
         pass
+
+    def device(self, device: Any = None) -> Any:
+        return nullcontext()
+
+    def current_stream(self, device: Any = None) -> None:
+        return None
 
     def get_device_name(self, device: Any = None) -> str:
         return "DGSF remote device"
@@ -89,14 +96,23 @@ class DeviceModule:
         return True
 
 
+MODULE = DeviceModule()
+
+
+class _Hook(torch.utils.backend_registration._DummyPrivateUse1Hook):  # type: ignore[misc]
+    def is_available(self) -> bool:
+        return bound.stream is not None
+
+
 def register() -> torch.device:
     """Make the device known to torch; the second time only says it again."""
     if not _done:
         setup = torch.utils.backend_registration._setup_privateuseone_for_python_backend
-        setup("dgsf", backend_module=DeviceModule())
+        setup("dgsf", backend_module=MODULE, hook=_Hook())
         tensor.DEVICE = torch.device("dgsf", 0)
         library = torch.library.Library("aten", "IMPL")
         factories.register(library)
         fused.register(library)
+        autocast.register(library)
         _done.append(library)
     return tensor.DEVICE

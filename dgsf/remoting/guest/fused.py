@@ -7,6 +7,7 @@ Composite operators with `out=` are sent whole because their parts write into re
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 import torch
@@ -35,9 +36,9 @@ def linear_backward(plan: Plan, args: Any, kwargs: Any) -> Any:
     to_source = dispatch(aten.matmul.default, (grad, weight), {}) if mask[0] else None
     to_weight = to_bias = None
     if mask[1] or mask[2]:
-        rows = grad if grad.dim() == 2 else aten.reshape.default(grad, [-1, grad.shape[-1]])
+        rows = _matrix(grad)
         if mask[1]:
-            columns = source if source.dim() == 2 else aten.reshape.default(source, [-1, source.shape[-1]])
+            columns = _matrix(source)
             to_weight = dispatch(aten.mm.default, (dispatch(aten.t.default, (rows,), {}), columns), {})
         if mask[2]:
             to_bias = dispatch(aten.sum.dim_IntList, (rows, [0]), {})
@@ -60,10 +61,17 @@ def matmul_backward(plan: Plan, args: Any, kwargs: Any) -> Any:
     return to_left, to_right
 
 
+def _matrix(tensor: torch.Tensor) -> Any:
+    """All dimensions but the last as one."""
+    if tensor.dim() == 2:
+        return tensor
+    return aten.reshape.default(tensor, [prod(tensor.shape[:-1]), tensor.shape[-1]])
+
+
 def _to_right(grad: torch.Tensor, tall: torch.Tensor, wide: torch.Tensor) -> torch.Tensor:
     if wide.dim() == 2 and tall.dim() > 2:  # one product instead of a batch of them that is then summed up
-        rows = tall.expand(*grad.shape[:-1], tall.shape[-1]).reshape(-1, tall.shape[-1])
-        return _adjoint(rows) @ grad.reshape(-1, grad.shape[-1])
+        rows = _matrix(tall.expand(*grad.shape[:-1], tall.shape[-1]))
+        return _adjoint(rows) @ _matrix(grad)
     return (_adjoint(tall) @ grad).sum_to_size(wide.shape)
 
 

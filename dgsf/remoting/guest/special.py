@@ -135,8 +135,8 @@ def take_apart(plan: Plan, args: Any, kwargs: Any) -> Any:
     )
 
 
-@_special("_to_sparse", "to_sparse", "_to_sparse_csr", "_to_sparse_csc", "_to_sparse_bsr", "_to_sparse_bsc", "to_mkldnn",
-          "_sparse_mm_reduce_impl", "sparse_sampled_addmm", "sparse_resize_", "_nested_view_from_buffer",
+@_special("_to_sparse", "to_sparse", "_to_sparse_csr", "_to_sparse_csc", "_to_sparse_bsr", "_to_sparse_bsc",
+          "to_mkldnn", "_sparse_mm_reduce_impl", "sparse_sampled_addmm", "sparse_resize_", "_nested_view_from_buffer",
           "quantize_per_tensor", "quantize_per_channel")  # fmt: skip
 def _dense_only(plan: Plan, args: Any, kwargs: Any) -> NoReturn:
     raise OpNotAllowed(f"{plan.name} is not available: a remote device holds dense tensors only")

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from dgsf.remoting.guest import failures
 from dgsf.remoting.guest.bound import bound
 from dgsf.remoting.guest.layout import PENDING, Layout
 
@@ -43,7 +44,10 @@ class RemoteTensor(torch.Tensor):  # type: ignore[misc]
 
     @classmethod
     def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        return _dispatch(func, args, kwargs or {})
+        try:
+            return _dispatch(func, args, kwargs or {})
+        except BaseException as error:
+            return failures.keep(error)
 
     @property
     def data(self) -> Any:

@@ -1,0 +1,137 @@
+"""`device_alias="cuda"`: programs that say cuda reach the remote device, unchanged, while it is attached.
+
+`torch.device("cuda")` stays what it is; every function that takes a device understands it as the remote one, and
+remote tensors say that they are on cuda:0.  Undone on exit.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from importlib import import_module
+from typing import Any
+
+import torch
+
+from dgsf.errors import UsageError
+from dgsf.remoting.guest import cuda
+from dgsf.remoting.guest.patches import replace
+from dgsf.remoting.guest.tensor import DEVICE_NAME, RemoteTensor
+
+_LIKES = ("zeros_like", "ones_like", "empty_like", "full_like", "rand_like", "randn_like", "randint_like", "asarray",
+          "as_tensor", "from_numpy")  # fmt: skip
+_METHODS = ("new_tensor", "new_zeros", "new_ones", "new_empty", "new_full", "new_empty_strided")
+
+
+def translate(device: Any) -> Any:
+    """A device as the user said it, with cuda understood as the remote one."""
+    if isinstance(device, bool) or device is None:
+        return device
+    if isinstance(device, int):
+        device = torch.device("cuda", device)
+    elif isinstance(device, str):
+        if not device.startswith("cuda"):
+            return device
+        device = torch.device(device)
+    if isinstance(device, torch.device) and device.type == "cuda":
+        if device.index not in (None, 0):
+            raise RuntimeError(f"there is only one remote device, cuda:0; {device} does not exist")
+        return torch.device(DEVICE_NAME, 0)
+    return device
+
+
+def install(stack: ExitStack, name: str) -> None:
+    if name != "cuda":
+        raise UsageError(f"device_alias {name!r} is not known; only 'cuda' is")
+    for constructor in _constructors():
+        replace(stack, torch, constructor, _named(getattr(torch, constructor)))
+    for method in _METHODS:
+        replace(stack, torch.Tensor, method, _named(getattr(torch.Tensor, method)))
+    replace(stack, torch.Tensor, "to", _to(torch.Tensor.to))
+    replace(stack, torch.Tensor, "cuda", _to_cuda)
+    replace(stack, RemoteTensor, "device", property(lambda self: torch.device("cuda", 0)))
+    replace(stack, RemoteTensor, "is_cuda", property(lambda self: True))
+    replace(stack, RemoteTensor, "get_device", lambda self: 0)
+    _classes(stack)
+    cuda.install(stack)
+
+
+def _constructors() -> list[str]:
+    known = import_module("torch.utils._device")._device_constructors()
+    found = [name for name in dir(torch) if not name.startswith("_") and _in(getattr(torch, name), known)]
+    return sorted({*found, *(name for name in _LIKES if hasattr(torch, name))} - {"Generator", "from_numpy"})
+
+
+def _in(value: Any, known: Any) -> bool:
+    try:
+        return value in known
+    except TypeError:
+        return False
+
+
+def _named(function: Any) -> Any:
+    def made(*args: Any, **kwargs: Any) -> Any:
+        if "device" in kwargs:
+            kwargs["device"] = translate(kwargs["device"])
+        return function(*args, **kwargs)
+
+    made.__name__ = getattr(function, "__name__", "made")
+    return made
+
+
+def _to(original: Any) -> Any:
+    def to(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if args and isinstance(args[0], str | int | torch.device):
+            args = (translate(args[0]), *args[1:])
+        if "device" in kwargs:
+            kwargs["device"] = translate(kwargs["device"])
+        return original(self, *args, **kwargs)
+
+    return to
+
+
+def _to_cuda(self: Any, device: Any = None, non_blocking: bool = False, memory_format: Any = None) -> Any:
+    target = translate("cuda" if device is None else device)
+    return self.to(target, memory_format=memory_format or torch.preserve_format)
+
+
+def _first(original: Any) -> Any:
+    """An initialiser whose first argument names a device."""
+
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+        if args:
+            args = (_type(args[0]), *args[1:])
+        for name in ("device", "device_type"):
+            if name in kwargs:
+                kwargs[name] = _type(kwargs[name])
+        original(self, *args, **kwargs)
+
+    return __init__
+
+
+def _type(device: Any) -> Any:
+    return DEVICE_NAME if device == "cuda" else device
+
+
+def _scaler(original: Any) -> Any:
+    def __init__(self: Any, device: str = "cuda", *args: Any, **kwargs: Any) -> None:
+        original(self, _type(device), *args, **kwargs)
+
+    return __init__
+
+
+def _classes(stack: ExitStack) -> None:
+    autocast = torch.amp.autocast_mode.autocast
+    replace(stack, autocast, "__init__", _first(autocast.__init__))
+    scaler = torch.amp.grad_scaler.GradScaler
+    replace(stack, scaler, "__init__", _scaler(scaler.__init__))
+    context = import_module("torch.utils._device").DeviceContext
+    original = context.__init__
+
+    def enter(self: Any, device: Any) -> None:
+        original(self, translate(device))
+
+    replace(stack, context, "__init__", enter)
+    load = torch.load
+    replace(stack, torch, "load", lambda f, map_location=None, *a, **k: load(f, translate(map_location), *a, **k))
+    default = torch.set_default_device
+    replace(stack, torch, "set_default_device", lambda device: default(translate(device)))

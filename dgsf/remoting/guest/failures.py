@@ -1,0 +1,56 @@
+"""Errors inside a backward pass, brought out alive.
+
+A Python exception must not pass through torch's autograd engine while it works for this device: the engine puts a
+device guard back on the way out, asks our Python guard for its type with the exception still set, and ends the
+process.  So the exception is kept, the engine is given an answer that it refuses by an error of its own, and the
+kept one is raised in its place as soon as the engine has returned.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from importlib import import_module
+from typing import Any
+
+import torch
+
+from dgsf.errors import DgsfError
+
+_kept: list[BaseException] = []
+_in_backward = torch._C._current_graph_task_id
+
+
+# Errors about what the user asked for: the way through the guest is of no interest to them.
+_USERS = (DgsfError, RuntimeError, IndexError, TypeError, ValueError)
+
+
+class _Refused:
+    """No tensor, so that the engine stops."""
+
+
+def keep(error: BaseException) -> Any:
+    """Answer the engine after an error; outside of a backward pass the error is simply raised again."""
+    if _in_backward() < 0:
+        raise error.with_traceback(None) if isinstance(error, _USERS) else error
+    _kept.append(error)
+    return _Refused()
+
+
+def install(stack: ExitStack) -> None:
+    """Raise kept errors where a backward pass returns."""
+    graph = import_module("torch.autograd.graph")
+    original = graph._engine_run_backward
+
+    def _engine_run_backward(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return original(*args, **kwargs)
+        except RuntimeError:
+            if _kept:
+                first = _kept[0]
+                _kept.clear()
+                raise first from None
+            raise
+
+    for module in (graph, torch.autograd):
+        module._engine_run_backward = _engine_run_backward
+        stack.callback(setattr, module, "_engine_run_backward", original)

@@ -1,0 +1,85 @@
+"""What torch's Python code must do differently while a remote device is attached; undone when it is not.
+
+Each change is small and looks for remote tensors first: CPU code in the same program is not touched.
+"""
+
+from __future__ import annotations
+
+import sys
+from contextlib import ExitStack
+from importlib import import_module
+from typing import Any
+
+import torch
+
+from dgsf.remoting.guest import failures, fused, moves
+from dgsf.remoting.guest.tensor import DEVICE_NAME, RemoteTensor
+
+_NOTHING = object()
+
+
+def replace(stack: ExitStack, owner: Any, name: str, new: Any) -> None:
+    """Set an attribute until the stack ends."""
+    before = owner.__dict__.get(name, _NOTHING)
+    setattr(owner, name, new)
+    if before is _NOTHING:
+        stack.callback(delattr, owner, name)
+    else:
+        stack.callback(setattr, owner, name, before)
+
+
+def install(stack: ExitStack) -> None:
+    """Make all the changes; the stack undoes them."""
+    replace(stack, torch.nn.Module, "_apply", moves.applying(torch.nn.Module._apply))
+    replace(stack, torch, "load", moves.loading(torch.load))
+    replace(stack, torch.Tensor, "pin_memory", lambda self, device=None: self)
+    replace(stack, torch, "Generator", _Generator)
+    failures.install(stack)
+    _forward_derivatives(stack)
+    _no_compiler(stack)
+    for name in ("torch.optim.optimizer", "torch.utils._foreach_utils"):  # many tensors in one call, as on CUDA
+        kinds = import_module(name)._foreach_supported_types
+        kinds.append(RemoteTensor)
+        stack.callback(kinds.remove, RemoteTensor)
+
+
+class _GeneratorType(type):
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return isinstance(instance, torch._C.Generator)
+
+
+class _Generator(metaclass=_GeneratorType):
+    """A generator for the remote device is one of this process: its numbers are drawn here and uploaded."""
+
+    def __new__(cls, device: Any = None) -> Any:
+        kind = torch.device(device).type if device is not None else "cpu"
+        return torch._C.Generator(None if kind in (DEVICE_NAME, "cuda") else device)
+
+
+def _forward_derivatives(stack: ExitStack) -> None:
+    """Forward-mode differentiation needs `matmul` taken apart, see `fused`."""
+    forward = torch.autograd.forward_ad
+    enter, leave = forward.enter_dual_level, forward.exit_dual_level
+
+    def enter_dual_level() -> Any:
+        fused.whole_matmul(False)
+        return enter()
+
+    def exit_dual_level(*, level: Any = None) -> None:
+        leave(level=level)
+        fused.whole_matmul(forward._current_level < 0)
+
+    replace(stack, forward, "enter_dual_level", enter_dual_level)
+    replace(stack, forward, "exit_dual_level", exit_dual_level)
+
+
+def _no_compiler(stack: ExitStack) -> None:
+    """Compiled functions run as they are written: there is nothing here to compile for."""
+
+    def compile_(model: Any = None, **_: Any) -> Any:
+        return model if model is not None else lambda function: function
+
+    replace(stack, torch, "compile", compile_)
+    if "torch._dynamo" in sys.modules:  # functions that were compiled before
+        torch.compiler.set_stance("force_eager")
+        stack.callback(torch.compiler.set_stance, "default")
