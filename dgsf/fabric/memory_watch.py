@@ -22,10 +22,10 @@ def over_limit(worker: WorkerRecord, baseline: int) -> bool:
     files = folder_bytes(worker.folder) + _scratch_bytes(worker.child.host_pid)
     pids = process_tree(worker.child.host_pid)
     private = sum(_resident(pid) for pid in pids) - baseline
-    if len(pids) > 1 and private + files > worker.spec.memory_bytes:
+    if len(pids) > 1 and private + files > worker.spec.process_bytes:
         private = sum(_proportional(pid) for pid in pids) - baseline
     worker.memory_used = max(0, private) + files
-    return worker.memory_used > worker.spec.memory_bytes
+    return worker.memory_used > worker.spec.process_bytes
 
 
 def process_tree(pid: int) -> list[int]:

@@ -17,6 +17,8 @@ from dgsf.wire.messages import Failure, Message
 SHARED_MOUNT = "/dgsf/shared"
 CONTENTS_MOUNT = "/dgsf/contents"  # what the sessions of one tenant on one device have uploaded, by digest
 
+SCRATCH_BYTES = 256 * 1024 * 1024
+
 
 class WorkerSpec(msgspec.Struct, array_like=True, frozen=True):
     """One worker: whose it is, what it may use, and which device it drives."""
@@ -36,6 +38,13 @@ class WorkerSpec(msgspec.Struct, array_like=True, frozen=True):
     uid: int = 0  # run as this user and group; 0: stay who the platform is
     role: str = "function"  # or "session": execute a guest's device commands
     contents_dir: str = ""  # of a session, on the host; the worker sees it as CONTENTS_MOUNT
+
+    @property
+    def process_bytes(self) -> int:
+        """What its process may hold. An executor counts tensors itself and needs room beside them for its kernels."""
+        if self.role != "session":
+            return self.memory_bytes
+        return self.memory_bytes + max(SCRATCH_BYTES, self.memory_bytes // 4)
 
 
 class Stop(Message):

@@ -28,8 +28,8 @@ FORBIDDEN = {
     "storages": r"set_|set|_?set_data|data|swap|_lazy_clone|_cow.*|_storage.*|_reshape_alias.*",
     "streams and pinned memory": r"record_stream|.*pin_memory.*|is_pinned|_async_error|_make_dep_token",
     "autograd": r"_?backward|requires_grad_|retain_grad|retains_grad|_version|is_leaf|output_nr|grad|_make_dual.*"
-    r"|_fw_primal.*|_unpack_dual|_new_zeros_with_same_feature_meta.*|_has_same_storage_numel"
-    r"|_has_compatible_shallow_copy_type|rename_?|refine_names|align_.*",
+    r"|_fw_primal.*|_unpack_dual|_new_zeros_with_same_feature_meta.*"
+    r"|rename_?|refine_names|align_.*",
     "packed weights": r"fbgemm_.*|.*prepack.*|.*int4pack.*|.*int8pack.*|_pack_.*packed.*|_dyn_quant.*|_weight_int.*"
     r"|_convert_weight.*|_cslt.*|_sparse_semi.*|_to_sparse_semi.*|_mixed_dtypes_linear|_wrapped_.*",
     "quantized tensors": r"quantize_per.*|q_.*|quantized_.*|dequantize.*|_empty_.*quantized|_make_per_.*"
@@ -41,7 +41,7 @@ FORBIDDEN = {
     "libraries and backends": r"_?cudnn_.*|_use_cudnn.*|_?miopen.*|_?cufft.*|.*vulkan.*|.*metal.*|_?mps_.*|_?nnpack.*"
     r"|_?xnnpack.*|_copy_from.*|_cuda.*|_use_.*|_triton.*|_flash_attention.*|_efficient_attention.*"
     r"|_scaled_dot_product_(?:efficient|cudnn|flash|fused).*(?<!cpu)(?<!cpu_backward)|_test_.*|_print|_dump.*"
-    r"|_linalg_check.*|_propagate_xla.*|_sobol.*|.*_mps|.*_mps_backward|.*_for_mps|_foobar|_(?:add|remove)_batch_dim",
+    r"|_propagate_xla.*|_sobol.*|.*_mps|.*_mps_backward|.*_for_mps|_foobar|_(?:add|remove)_batch_dim",
 }  # fmt: skip
 _FORBIDDEN = {why: re.compile(pattern) for why, pattern in FORBIDDEN.items()}
 

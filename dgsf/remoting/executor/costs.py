@@ -26,7 +26,7 @@ class Cost:
     kernel_us: float = 0.0
 
 
-class Meter(TorchDispatchMode):  # type: ignore[misc]
+class Meter(TorchDispatchMode):
     """Adds up what happens inside."""
 
     def __init__(self, timing: SimTiming) -> None:

@@ -119,6 +119,8 @@ class Host:
     def get(self, tensor: Any) -> torch.Tensor:
         if tensor.is_conj() or tensor.is_neg():
             tensor = tensor.resolve_conj().resolve_neg()
+        if tensor._is_zerotensor():  # zeros that torch knows of and has no memory for
+            tensor = torch.zeros(tensor.shape, dtype=tensor.dtype)
         return tensor.contiguous()
 
     def get_storage(self, storage: Any) -> torch.Tensor:

@@ -7,6 +7,7 @@ an answer that nobody asked for and ends the session.  While a record waits for 
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import warnings
 from collections import deque
@@ -203,6 +204,7 @@ def serve(control: socket.socket, connection: socket.socket, spec: Spec) -> NoRe
     """The whole life of a session's worker, up to the end of its process."""
     code = 1
     try:
+        signal.signal(signal.SIGUSR1, signal.SIG_IGN)  # it stops calls of functions; a session has none
         connection.setblocking(True)
         prepare_process(spec.device_options)
         folder = CONTENTS_MOUNT if os.path.isdir(CONTENTS_MOUNT) else ""

@@ -213,12 +213,16 @@ class Machine:
         tensor = self._asked(request, handle)
         if tensor is None:
             return
-        found = self.device.get(tensor)
+        try:
+            found = self.device.get(tensor)
+            data = uploads.bytes_of(found)
+        except RuntimeError as error:
+            self.refuse(request, CallFailure.of(0, _told("fetch", error)))
+            return
         if self.handles.untold is not None:
             self.reply(request, None)
             return
-        sizes = list(found.shape)
-        self.say(self.answers.tensor, request, DTYPE_CODES[found.dtype], sizes, uploads.bytes_of(found))
+        self.say(self.answers.tensor, request, DTYPE_CODES[found.dtype], list(found.shape), data)
 
     def _meta(self, request: int, handle: int) -> None:
         tensor = self._asked(request, handle)

@@ -79,6 +79,7 @@ class Plan:
     written: tuple[Place, ...]
     returned: tuple[Any, ...]  # per result: the Place of the written argument, or the type of a new one
     takes_device: bool
+    pointwise: bool
     keyed_floats: bool
     float_lists: bool
     special: Any = None
@@ -117,6 +118,7 @@ def make_plan(func: Any) -> Plan:
         written=tuple(dict.fromkeys(written.values())),
         returned=tuple(_returned(result, written) for result in schema.returns),
         takes_device=any(argument.name == "device" for argument in schema.arguments),
+        pointwise=torch.Tag.pointwise in tags,
         keyed_floats=bare in ("arange", "range"),
         float_lists=bare.startswith("_foreach"),
         special=_special(func, schema),

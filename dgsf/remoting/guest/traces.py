@@ -12,7 +12,7 @@ from collections import OrderedDict, deque
 from dgsf.remoting.guest.kinds import Kind
 from dgsf.remoting.guest.templates import Step, Template, common, equal, kinds_of, loosen
 
-MAX_TEMPLATES = 128
+MAX_TEMPLATES = 100
 MAX_SEEN = 128
 MIN_CALLS = 4
 WINDOW = 24  # so many equal calls in a row are taken for a loop without boundaries; the layers of a model are none

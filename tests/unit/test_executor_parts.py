@@ -1,0 +1,149 @@
+"""Small parts of the executor: accounts of memory, contents on disk, lost handles, what is told of usage."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import pytest
+import torch
+from executor_fixtures import connect, executors
+from executor_guest import TestGuest
+
+from dgsf.errors import OutOfMemory, ProtocolError, SessionRefused
+from dgsf.fabric.spec import SCRATCH_BYTES, WorkerSpec
+from dgsf.remoting.executor.contents import Contents
+from dgsf.remoting.executor.devices import Host
+from dgsf.remoting.executor.handles import CallFailure, Handles
+from dgsf.remoting.executor.kinds import Returns, prepare
+from dgsf.remoting.executor.limits import refuse_over
+from dgsf.remoting.executor.memory import Memory, storage_bytes
+from dgsf.remoting.executor.uploads import Transfers
+from dgsf.remoting.protocol import FLOAT, TENSOR, Record
+from dgsf.wire.frames import HEADER, Kind
+from dgsf.wire.session import decode_usage
+
+__all__ = ["connect", "executors"]
+
+
+# --- memory
+def test_views_of_one_storage_count_once() -> None:
+    x = torch.zeros(100)
+    assert storage_bytes([x, x[2:], x.view(10, 10)]) == 400
+
+
+def test_the_walk_is_made_only_when_the_bound_is_passed() -> None:
+    live, walks = [0], []
+    memory = Memory(100, lambda: walks.append(1) or live[0], lambda: 0)
+    for _ in range(10):
+        memory.reserve(10)
+    assert not walks
+    live[0] = 30
+    memory.reserve(10)
+    assert len(walks) == 1 and memory.room == 60
+    with pytest.raises(OutOfMemory, match="30 of the 100 leased bytes"):
+        memory.reserve(80)
+
+
+def test_an_executor_may_hold_more_than_its_tensors() -> None:
+    function = WorkerSpec(1, 0, 1, 1, 1, 100 << 20, False, "", "cpu", 0, {}, 0)
+    assert function.process_bytes == 100 << 20
+    session = WorkerSpec(1, 0, 1, 1, 1, 100 << 20, False, "", "cpu", 0, {}, 0, role="session")
+    assert session.process_bytes == (100 << 20) + SCRATCH_BYTES
+
+
+# --- contents
+@pytest.mark.parametrize("on_disk", [True, False])
+def test_a_content_is_private_to_who_writes_to_it(tmp_path: Path, on_disk: bool) -> None:
+    contents = Contents(str(tmp_path) if on_disk else "")
+    data = torch.arange(1000, dtype=torch.int64).view(torch.uint8)
+    digest = hashlib.sha256(memoryview(data.numpy())).digest()
+    assert contents.find(digest, 8000) is None
+    contents.publish(digest, data.clone())
+    first, second = contents.find(digest, 8000), contents.find(digest, 8000)
+    first.zero_()
+    assert torch.equal(second, data) and torch.equal(contents.find(digest, 8000), data)
+    assert contents.find(digest, 7999) is None
+
+
+def test_a_content_that_lies_about_its_name_is_not_kept(tmp_path: Path) -> None:
+    with pytest.raises(ProtocolError, match="not that content"):
+        Contents(str(tmp_path)).publish(b"\0" * 32, torch.zeros(4, dtype=torch.uint8))
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_full_disk_leaves_the_session_its_own_copy(tmp_path: Path) -> None:
+    contents = Contents(str(tmp_path / "missing"))
+    data = torch.ones(16, dtype=torch.uint8)
+    digest = hashlib.sha256(bytes(data.numpy())).digest()
+    contents.publish(digest, data)
+    assert torch.equal(contents.find(digest, 16), data)
+
+
+# --- handles, limits, transfers
+def test_only_the_handles_of_a_failed_call_are_lost_to_it() -> None:
+    handles = Handles()
+    first, second = CallFailure(1, "x", "first"), CallFailure(2, "x", "second")
+    handles.fail(10, first, 2)
+    handles.fail(20, second, 1)
+    assert [handles.lost_to(handle) for handle in (9, 10, 11, 12, 20, 21)] == [None, first, first, None, second, None]
+    assert handles.take_untold() is first and handles.take_untold() is None
+    other = Handles()
+    other.restore_failures(handles.failures())
+    assert other.lost_to(11) == first and other.untold is None
+
+
+def test_too_much_of_anything_closes_the_session() -> None:
+    refuse_over(5, 5, "traces")
+    with pytest.raises(SessionRefused, match="6 traces are over the session's limit of 5"):
+        refuse_over(6, 5, "traces")
+
+
+def test_transfers_take_what_was_announced_and_no_more() -> None:
+    transfers = Transfers(2)
+    transfer = transfers.open(1, 4)
+    transfers.sink(1, 3)[:] = b"abc"
+    assert not transfer.complete
+    with pytest.raises(ProtocolError, match="got 5"):
+        transfers.sink(1, 2)
+    with pytest.raises(ProtocolError, match="nobody opened"):
+        transfers.sink(7, 1)
+    transfers.open(2, 1)
+    with pytest.raises(SessionRefused):
+        transfers.open(3, 1)
+
+
+# --- kinds
+def test_a_kind_knows_what_it_makes_and_what_it_writes() -> None:
+    def kind(name: str, *args: object, **kwargs: object):
+        return prepare(Host(), name, list(args), kwargs)
+
+    x, y = {TENSOR: 0}, {TENSOR: 1}
+    assert kind("aten::add.Tensor", x, y).returns is Returns.TENSOR
+    assert kind("aten::add_.Tensor", x, y).writes == (0,)
+    assert kind("aten::_foreach_add_.List", [x, y], [y, x]).writes == (0, 1)
+    assert kind("aten::native_batch_norm", x, None, None, y, {TENSOR: 2}, True, 0.1, 1e-5).writes == (1, 2)
+    assert not kind("aten::view", x, [-1]).makes_memory
+    assert kind("aten::max.dim", x, 0).outs == 2
+    assert kind("aten::mul.Scalar", x, {FLOAT: 0}).leading == -1
+    assert kind("aten::mm", x, y).leading == 2
+    assert kind("aten::from_file", "/etc/passwd").refusal is not None
+    with pytest.raises(ProtocolError):
+        kind("aten::add.Tensor", x, y, x)
+    with pytest.raises(ProtocolError):
+        kind("aten::add.Tensor", None, y)
+
+
+# --- usage
+def test_usage_comes_before_every_answer_and_after_a_pause(connect) -> None:
+    guest: TestGuest = connect(usage=True)
+    guest.upload(1, torch.ones(1000))
+    guest.send([Record.DEFINE, 0, "aten::mul.Tensor", [{TENSOR: 0}, {TENSOR: 0}], {}], [0, 2, [1]])
+    guest.sync()
+    told = decode_usage(guest.usages[-1])
+    assert told.device_us > 0 and told.handles == 2 and told.memory_bytes >= 8000
+    guest.send([0, 3, [1]])
+    header = guest.sock.recv(HEADER.size, 0x100)  # MSG_WAITALL
+    length, kind, _, _, done = HEADER.unpack(header)
+    later = decode_usage(guest.sock.recv(length, 0x100))
+    assert (kind, done, later.handles) == (Kind.USAGE, guest.sequence, 3) and later.device_us > told.device_us
