@@ -79,7 +79,8 @@ FLOAT = "f"
 COMPLEX = "z"
 CONSTANT = "t"
 
-# The answer to SNAPSHOT is [head bytes, all bytes] and bulk frames: a head in MessagePack, then storages' bytes.
+# The answer to SNAPSHOT is [head bytes, all bytes, µs] and bulk frames: a head in MessagePack, then storages' bytes.
+# These frames may come between later answers; the µs are what later commands waited (absent: until all was sent).
 #   head = [number, [[storage, size, source], ...], rest]
 # names every live storage; `source` is nil (as it was in snapshot `since`), true (its bytes are here, in this order)
 # or a sha256 (still the content that KNOWN brought).  `rest` is the executor's own: tensors and unusable handles,

@@ -42,24 +42,24 @@ class Answers:
         self.answer(request, Status.OK, [dtype, sizes, len(data)])
         self.bulk(request, data)
 
-    def bulk(self, request: int, data: memoryview) -> None:
-        self._wires.send_bulk(self.frame, request, data)
+    def bulk(self, request: int, data: memoryview, frame: int | None = None) -> None:
+        self._wires.send_bulk(self.frame if frame is None else frame, request, data)
 
-    def bulks(self, request: int, pieces: list[memoryview]) -> None:
-        """Several pieces, one behind the other; small ones share a frame."""
+    def bulks(self, request: int, pieces: list[memoryview], frame: int | None = None) -> None:
+        """Several pieces, one behind the other; small ones share a frame. `frame`: the one that asked, if not this."""
         waiting: list[memoryview] = []
         size = 0
         for piece in pieces:
             if waiting and size + len(piece) > BULK_BYTES:
-                self.bulk(request, memoryview(b"".join(waiting)))
+                self.bulk(request, memoryview(b"".join(waiting)), frame)
                 waiting, size = [], 0
             if len(piece) > BULK_BYTES:
-                self.bulk(request, piece)
+                self.bulk(request, piece, frame)
             elif piece:
                 waiting.append(piece)
                 size += len(piece)
         if waiting:
-            self.bulk(request, memoryview(b"".join(waiting)))
+            self.bulk(request, memoryview(b"".join(waiting)), frame)
 
     def usage(self) -> None:
         if self._tell_usage:

@@ -62,7 +62,7 @@ class _Silent(Answers):
         if request:
             self.times.append(time.perf_counter())
 
-    def bulk(self, request: int, data: memoryview) -> None:
+    def bulk(self, request: int, data: memoryview, frame: int | None = None) -> None:
         """Native programs have it in their memory already."""
 
 

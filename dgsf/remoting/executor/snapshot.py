@@ -7,6 +7,7 @@ the guest's word: every view is checked against its storage before it is made.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -18,8 +19,9 @@ from dgsf.errors import ProtocolError
 from dgsf.remoting.executor import uploads
 from dgsf.remoting.executor.codes import DTYPE_CODES, dtype_of, sizes_of
 from dgsf.remoting.executor.contents import check_digest
+from dgsf.remoting.executor.courier import Courier
 from dgsf.remoting.executor.handles import CallFailure
-from dgsf.remoting.protocol import Record, Status
+from dgsf.remoting.protocol import BULK_HEADER, Record, Status
 
 if TYPE_CHECKING:
     from dgsf.remoting.executor.machine import Machine
@@ -46,6 +48,7 @@ class Snapshots:
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
+        self.courier = Courier()
         self.number = 0  # of the last snapshot
         self.next_storage = 1
         self._of_handle: dict[int, int] = {}  # handle to storage number, at the last snapshot
@@ -53,16 +56,30 @@ class Snapshots:
 
     # --- taking
     def _snapshot(self, request: int, since: int) -> None:
+        BULK_HEADER.pack(request)  # one that fits, before a thread needs it
+        self.courier.wait()
+        started = time.perf_counter()
         self._machine.device.finish()
         picture = self.picture(since == self.number and since > 0)
         self.number += 1
         head = _encode([self.number, picture.storages, self.rest(picture)])
-        answers, machine = self._machine.answers, self._machine
-        total = len(head) + picture.bytes()
-        machine.say(answers.answer, request, Status.OK, [len(head), total])
-        machine.say(answers.bulks, request, [memoryview(head), *(uploads.bytes_of(piece) for piece in picture.pieces)])
+        self._send(request, memoryview(head), picture, started)
+        machine = self._machine
         machine.changes.clear()
         self._of_handle = picture.of_handle
+
+    def _send(self, request: int, head: memoryview, picture: Picture, started: float) -> None:
+        """Beside the next commands if there is memory for a copy, before them if not."""
+        machine, answers, size = self._machine, self._machine.answers, picture.bytes()
+        beside = machine.memory.walk() + size <= machine.memory.lease
+        pieces = self.courier.copy(picture.pieces, size) if beside else [uploads.bytes_of(p) for p in picture.pieces]
+        waited = int((time.perf_counter() - started) * 1e6)
+        content = [len(head), len(head) + size, waited] if beside else [len(head), len(head) + size]
+        machine.say(answers.answer, request, Status.OK, content)
+        if beside:
+            self.courier.send(answers, request, [head, *pieces])
+        else:
+            machine.say(answers.bulks, request, [head, *pieces])
 
     def picture(self, incremental: bool) -> Picture:
         """All live tensors; bytes only of storages that changed since the last snapshot if `incremental`."""

@@ -27,6 +27,7 @@ _decode = msgspec.msgpack.Decoder().decode
 
 def leaving(machine: Machine, next_frame: int) -> Iterator[memoryview]:
     """The state in pieces, each small enough for a frame."""
+    machine.snapshots.courier.wait()
     machine.changes.contents.clear()  # the new device need not have them: all bytes travel
     picture = machine.snapshots.picture(incremental=False)
     head = _encode({

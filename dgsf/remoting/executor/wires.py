@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import socket
 import struct
+import threading
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -42,6 +43,7 @@ class Wires:
         self._start = 0
         self._end = 0
         self._armed = False
+        self._sending = threading.Lock()  # a snapshot is sent beside the answers
         self.idle: Callable[[], None] | None = None  # called once when nothing came for IDLE_SECONDS
 
     # --- in
@@ -137,10 +139,11 @@ class Wires:
 
     def _send(self, parts: list[bytes | memoryview]) -> None:
         try:
-            sent = self._sock.sendmsg(parts)
-            for part in parts:
-                if sent < len(part):
-                    self._sock.sendall(memoryview(part)[sent:])
-                sent = max(0, sent - len(part))
+            with self._sending:
+                sent = self._sock.sendmsg(parts)
+                for part in parts:
+                    if sent < len(part):
+                        self._sock.sendall(memoryview(part)[sent:])
+                    sent = max(0, sent - len(part))
         except OSError as error:
             raise ConnectionLost(f"connection lost: {error}") from error

@@ -174,15 +174,28 @@ class Recorder:
                 return not self._segment and self._start(kind, handles, floats, out)
         if _fits(run, run.done, kind, handles, floats):
             return self._step(run, kind, handles, floats, out)
-        for other in self.library.branches(run.template, run.done, kind):
-            branch = Run(other, run.base, run.first_call)
-            if _fits(branch, run.done, kind, handles, floats):
-                self.cut()
-                branch.done = branch.cut = run.done
-                self._run = branch
-                return self._step(branch, kind, handles, floats, out)
+        branch = self._branch(run, kind, handles, floats)
+        if branch is not None:
+            self.cut()
+            branch.cut = branch.done
+            self._run = branch
+            return self._step(branch, kind, handles, floats, out)
         self._leave(run)
         return False
+
+    def _branch(self, run: Run, kind: Kind, handles: list[int], floats: tuple[float, ...]) -> Run | None:
+        """Another template that began in the same way and goes on with this call."""
+        first = run.entries[0][0]
+        assert first is not None
+        steps: list[Step] = []
+        for template in self.library.starting_with(first, None):
+            if template is run.template or len(template.entries) <= run.done:
+                continue
+            steps = steps or _steps_of(run)
+            branch = Run(template, run.base, run.first_call)
+            if _begins_with(branch, steps) and _goes_on_with(branch, kind, handles, floats):
+                return branch
+        return None
 
     def _complete(self, run: Run) -> None:
         self.cut()
@@ -251,6 +264,11 @@ class Recorder:
         self.records.append([_ASK, request, number, out, handles, floats])
         self._spots.append(here())
         return out
+
+    def use_up(self, out: int, content: list[Any]) -> None:
+        """What an ask made may be more than its kind foresaw: those handles are in use."""
+        made = sum(1 for item in content if not isinstance(item, dict))
+        self.next_handle = max(self.next_handle, out + made)
 
     def new_handle(self) -> int:
         self.boundary()
@@ -363,6 +381,13 @@ def _begins_with(run: Run, tail: list[Step]) -> bool:
             return False
         run.done += 1
     return True
+
+
+def _goes_on_with(run: Run, kind: Kind, handles: list[int], floats: tuple[float, ...]) -> bool:
+    """Moves the run to the next call, if it is this one."""
+    while run.done < len(run.entries) and run.entries[run.done][0] is None:
+        run.done += 1
+    return run.done < len(run.entries) and _fits(run, run.done, kind, handles, floats)
 
 
 def _steps_of(run: Run) -> list[Step]:

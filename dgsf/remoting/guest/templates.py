@@ -51,6 +51,10 @@ class Template:
     calls_before: list[int] = field(default_factory=list)  # per entry: calls in front of it
     lines: list[Any] = field(default_factory=list)  # per call
 
+    @property
+    def loose(self) -> int:
+        return sum(entry[3] is LOOSE for entry in self.entries)
+
     def handles(self, base: int) -> list[int]:
         """Those that a run from this base uses, in a row."""
         flat: list[int] = (self.values + self.moving * base).tolist()
@@ -100,7 +104,7 @@ def common(number: int, old: list[Step], old_base: int, new: list[Step], base: i
             values.extend(codes[0])
             moving.extend(codes[1])
         entries.append((now.kind, first, len(values), LOOSE if codes is None else _floats(before, now)))
-    if loose * 2 > len(entries):
+    if loose * 3 > len(entries):
         return None
     calls_before, calls = [], 0
     for step in steps:
@@ -131,6 +135,16 @@ def loosen(new: Template, old: Template) -> None:
         elif old.entries[was][3] is HOLES:
             new.entries[index] = (kind, first, last, HOLES)
         position += 1
+
+
+def equal(one: Template, other: Template) -> bool:
+    """Whether they say the same."""
+    return (
+        one.entries == other.entries
+        and one.outs == other.outs
+        and np.array_equal(one.values, other.values)
+        and np.array_equal(one.moving, other.moving)
+    )
 
 
 def _coded(template: Template, index: int) -> tuple[list[int], list[int]] | None:

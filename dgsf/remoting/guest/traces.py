@@ -7,17 +7,19 @@ their numbers are used again.
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from typing import Any
+from collections import OrderedDict, deque
 
 from dgsf.remoting.guest.kinds import Kind
-from dgsf.remoting.guest.templates import Step, Template, common, kinds_of, loosen
+from dgsf.remoting.guest.templates import Step, Template, common, equal, kinds_of, loosen
 
 MAX_TEMPLATES = 128
 MAX_SEEN = 128
 MIN_CALLS = 4
-WINDOW = 6  # so many equal calls in a row, and far enough apart, are taken for a loop without boundaries
+WINDOW = 24  # so many equal calls in a row are taken for a loop without boundaries; the layers of a model are none
 MIN_PERIOD = 8
+_FACTOR = 6364136223846793005
+_MASK = (1 << 64) - 1
+_OLDEST = pow(_FACTOR, WINDOW, 1 << 64)
 _NEAR = 64  # handles this close are compared by distance, others as they are
 
 
@@ -29,11 +31,13 @@ class Library:
         self._first: dict[Kind, list[Template]] = {}
         self._seen: OrderedDict[tuple[Kind, ...], tuple[list[Step], int]] = OrderedDict()
         self._learnt = 0
-        self._window: list[Any] = []
-        self._windows: dict[tuple[Any, ...], int] = {}
+        self._window: deque[int] = deque()
+        self._rolling = 0  # the hash of the last calls
+        self._windows: dict[int, int] = {}
 
     # --- finding ------------------------------------------------------------------------------
     def starting_with(self, kind: Kind, last: Template | None) -> list[Template]:
+        """The one that followed last time, then those that say most in one run."""
         found = self._first.get(kind)
         if found is None:
             return []
@@ -41,12 +45,6 @@ class Library:
         if follower is not None and len(found) > 1 and follower in found:
             return [follower, *(template for template in found if template is not follower)]
         return found
-
-    def branches(self, template: Template, position: int, kind: Kind) -> list[Template]:
-        """Others that are the same up to here and go on with this kind."""
-        first = template.entries[0][0]
-        assert first is not None
-        return [other for other in self._first.get(first, ()) if _branches_off(template, other, position, kind)]
 
     # --- learning -----------------------------------------------------------------------------
     def learn(self, segment: list[Step], base: int) -> Template | None:
@@ -61,25 +59,27 @@ class Library:
         if before is None:
             return None
         template = common(self._free_number(), before[0], before[1], segment, base)
-        if template is not None:
-            self._add(template)
-        return template
+        return template if template is not None and self._add(template, key) else None
 
     def repeats(self, step: Step, position: int) -> bool:
         """Whether the program seems to be where it was some calls ago, so that the segment should end here."""
         out = step.out
-        self._window.append((step.kind, *[out - h if out - h < _NEAR else -h for h in step.handles]))
-        if len(self._window) < WINDOW:
+        now = hash((step.kind, *[out - h if out - h < _NEAR else -h for h in step.handles]))
+        window = self._window
+        window.append(now)
+        self._rolling = (self._rolling * _FACTOR + now) & _MASK
+        if len(window) > WINDOW:
+            self._rolling = (self._rolling - window.popleft() * _OLDEST) & _MASK
+        if len(window) < WINDOW:
             return False
-        window = tuple(self._window)
-        del self._window[0]
-        seen = self._windows.setdefault(window, position)
+        seen = self._windows.setdefault(self._rolling, position)
         return position - seen >= MIN_PERIOD
 
     def begin(self, tail: list[Step]) -> None:
         """A segment begins with these steps."""
         self._window.clear()
         self._windows.clear()
+        self._rolling = 0
         for position, step in enumerate(tail, 1):
             if step.kind is not None:
                 self.repeats(step, position)
@@ -91,22 +91,21 @@ class Library:
         for key in [key for key in self._seen if kind in key]:
             del self._seen[key]
 
-    def _add(self, template: Template) -> None:
-        first = template.entries[0][0]
-        assert first is not None
+    def _add(self, template: Template, key: tuple[Kind, ...]) -> bool:
+        """False if it says nothing new."""
+        same = self._first.setdefault(key[0], [])
+        for other in [other for other in same if kinds_of(other.steps) == key]:
+            loosen(template, other)  # what did not fit once is not to be relied on
+            if equal(template, other):
+                return False
+            self._remove(other)
         old = self.templates.get(template.number)
         if old is not None:
             self._remove(old)
-        self._drop_equals(template, first)
         self.templates[template.number] = template
-        self._first.setdefault(first, []).insert(0, template)
-
-    def _drop_equals(self, template: Template, first: Kind) -> None:
-        """An older template of the same calls did not fit: what it had otherwise is not to be relied on."""
-        key = kinds_of(template.steps)
-        for other in [other for other in self._first.get(first, ()) if kinds_of(other.steps) == key]:
-            loosen(template, other)
-            self._remove(other)
+        same.append(template)
+        same.sort(key=lambda item: (item.loose * 8 > len(item.entries), -len(item.entries)))
+        return True
 
     def _remove(self, template: Template) -> None:
         del self.templates[template.number]
@@ -123,15 +122,3 @@ class Library:
                 self._learnt += 1
             return self._learnt % MAX_TEMPLATES
         return min(self.templates.values(), key=lambda template: template.used).number
-
-
-def _branches_off(template: Template, other: Template, position: int, kind: Kind) -> bool:
-    if other is template or len(other.entries) <= position or other.entries[position][0] is not kind:
-        return False
-    end = template.entries[position][1]
-    return (
-        other.entries[:position] == template.entries[:position]
-        and other.outs[:position] == template.outs[:position]
-        and bool((other.values[:end] == template.values[:end]).all())
-        and bool((other.moving[:end] == template.moving[:end]).all())
-    )

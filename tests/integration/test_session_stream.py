@@ -1,0 +1,297 @@
+"""The guest's stream over real executors: values, errors, bytes and round trips, contents, losses."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from dgsf.core.checkpointing import CheckpointPolicy
+from dgsf.errors import DgsfError, OpNotAllowed, ProtocolError, RemoteOpError, SessionLost
+from dgsf.remoting.executor.local import LocalExecutors, LocalSpec
+from dgsf.remoting.guest.kinds import Kind
+from dgsf.remoting.guest.modes import parse_modes
+from dgsf.remoting.guest.session_stream import SessionStream
+from dgsf.remoting.protocol import FLOAT, TENSOR
+from loadtests.latency_relay import LatencyRelay
+from tests.support.lossy_proxy import lossy_session
+
+A, B = {TENSOR: 0}, {TENSOR: 1}
+ADD = Kind("aten::add.Tensor", [A, B])
+SCALE = Kind("aten::mul.Scalar", [A, {FLOAT: 0}])
+GROW = Kind("aten::add_.Tensor", [A, B], outs=0)
+RELU = Kind("aten::relu", [A])
+SPLIT = Kind("aten::split.Tensor", [A, 2], outs=2)
+BROKEN = Kind("aten::view", [A, [7, 13]])
+EQUAL = Kind("aten::equal", [A, B], outs=0)
+COUNT = Kind("aten::nonzero", [A])
+RANDOM = Kind("aten::rand_like", [A])
+
+Opener = Callable[..., SessionStream]
+
+
+@pytest.fixture(scope="module")
+def executors() -> Iterator[LocalExecutors]:
+    with LocalExecutors() as found:
+        yield found
+
+
+@pytest.fixture
+def open_stream(executors: LocalExecutors, tmp_path: Path) -> Iterator[Opener]:
+    opened: list[SessionStream] = []
+
+    def opener(modes: str = "full", contents: Path = tmp_path) -> SessionStream:
+        spec = LocalSpec(contents=str(contents), device_options={"threads": 1})
+        opened.append(SessionStream(executors.connect(spec), parse_modes(modes)))
+        return opened[-1]
+
+    yield opener
+    for stream in opened:
+        stream.close()
+
+
+def forward(stream: SessionStream, weight: int, x: int, layers: int = 40) -> int:
+    """A model whose temporaries are freed as torch would."""
+    value = x
+    for layer in range(layers):
+        for kind, handles, floats in ((ADD, [value, weight], ()), (SCALE, [value], (0.5,)), (RELU, [value], ())):
+            handles[0] = value
+            result = stream.call(kind, handles, floats)
+            if value != x:
+                stream.free(value)
+            value = result
+        assert layer >= 0
+    return value
+
+
+def run(stream: SessionStream, weight: int, turn: int) -> torch.Tensor:
+    x = stream.upload(torch.full((8,), float(turn)))
+    y = forward(stream, weight, x)
+    result = stream.fetch(y)
+    stream.free(y)
+    stream.free(x)
+    return result
+
+
+# --- values -----------------------------------------------------------------------------------
+@pytest.mark.parametrize("modes", ["full", "full,-traces", "full,-known,-coalesce", "naive"])
+def test_values_come_back_as_they_should(open_stream: Opener, modes: str) -> None:
+    stream = open_stream(modes)
+    for tensor in (
+        torch.arange(6.0).reshape(2, 3).t(),
+        torch.randn(300, 300),
+        torch.tensor(3),
+        torch.empty(0, 4),
+        torch.tensor([1 + 2j, 3 - 1j]).conj(),
+        torch.randn(2, 400_000).to(torch.bfloat16),
+        torch.tensor([True, False]),
+    ):
+        assert torch.equal(stream.fetch(stream.upload(tensor)), tensor)
+    x = stream.upload(torch.arange(4.0))
+    first = stream.call(SPLIT, [x])
+    assert stream.fetch(stream.call(ADD, [first, first + 1])).tolist() == [2.0, 4.0]
+    assert stream.meta(first + 1) == (torch.float32, (2,), (1,), 2)
+
+
+@pytest.mark.parametrize("modes", ["full", "naive"])
+def test_an_ask_tells_metadata_or_values(open_stream: Opener, modes: str) -> None:
+    stream = open_stream(modes)
+    x = stream.upload(torch.tensor([0.0, 1.0, 2.0]))
+    out, results = stream.ask(COUNT, [x])
+    (meta,) = results
+    assert isinstance(meta, tuple)
+    assert meta[:2] == (torch.int64, (2, 1))
+    assert stream.fetch(out).tolist() == [[1], [2]]
+    assert stream.ask(EQUAL, [x, x])[1] == [True]
+
+
+def test_random_numbers_follow_the_seed(open_stream: Opener) -> None:
+    stream = open_stream()
+    x = stream.upload(torch.zeros(4))
+    stream.seed(7)
+    first = stream.fetch(stream.call(RANDOM, [x]))
+    state = stream.rng_state()
+    second = stream.fetch(stream.call(RANDOM, [x]))
+    stream.set_rng_state(state)
+    assert torch.equal(stream.fetch(stream.call(RANDOM, [x])), second)
+    stream.seed(7)
+    assert torch.equal(stream.fetch(stream.call(RANDOM, [x])), first)
+
+
+# --- economy ----------------------------------------------------------------------------------
+def test_a_repeated_forward_is_one_round_trip_and_almost_no_bytes(open_stream: Opener) -> None:
+    traced, plain = open_stream(), open_stream("full,-traces")
+    weights = [stream.upload(torch.linspace(0, 1, 8)) for stream in (traced, plain)]
+    for turn in range(6):
+        before = traced.traffic, plain.traffic
+        results = [run(stream, weight, turn) for stream, weight in zip((traced, plain), weights, strict=True)]
+        assert torch.equal(*results)
+    calls = traced.traffic["calls"] - before[0]["calls"]
+    assert traced.traffic["round_trips"] - before[0]["round_trips"] == 1
+    assert plain.traffic["round_trips"] - before[1]["round_trips"] == 1
+    assert (plain.traffic["bytes_out"] - before[1]["bytes_out"]) / calls <= 40
+    # a frame every so often is the price of not holding work back; a slow machine sends more of them
+    frames = traced.traffic["frames"] - before[0]["frames"]
+    assert traced.traffic["bytes_out"] - before[0]["bytes_out"] <= 200 + 60 * frames
+
+
+def test_naive_waits_for_every_call(open_stream: Opener) -> None:
+    stream = open_stream("naive")
+    weight = stream.upload(torch.ones(8))
+    before = stream.traffic
+    run(stream, weight, 1)
+    after = stream.traffic
+    assert after["round_trips"] - before["round_trips"] == after["calls"] - before["calls"] + 2
+
+
+def test_latency_is_paid_once_per_forward(executors: LocalExecutors) -> None:
+    with LatencyRelay(executors.connect(), 0.01) as relay:
+        stream = SessionStream(relay.guest)
+        weight = stream.upload(torch.ones(8))
+        run(stream, weight, 0)
+        before = relay.passed()
+        for turn in range(5):
+            run(stream, weight, turn)
+        assert relay.passed().round_trips - before.round_trips == 5
+        stream.close()
+
+
+def test_contents_that_the_device_has_are_not_sent_again(open_stream: Opener) -> None:
+    tensor = torch.randn(500_000)
+    first = open_stream()
+    assert torch.equal(first.fetch(first.upload(tensor)), tensor)
+    assert first.traffic["bytes_out"] > 2_000_000
+    second = open_stream()
+    assert torch.equal(second.fetch(second.upload(tensor)), tensor)
+    assert second.traffic["bytes_out"] < 10_000
+
+
+def test_a_fresh_batch_every_time_is_sent_without_asking(open_stream: Opener) -> None:
+    stream = open_stream()
+    for turn in range(4):
+        batch = torch.randn(100_000) + turn
+        assert torch.equal(stream.fetch(stream.upload(batch)), batch)
+    assert not stream._uploads.unconfirmed
+    before = stream.traffic["bytes_in"]
+    stream.upload(torch.randn(100_000))
+    stream.sync()
+    assert stream.traffic["bytes_in"] - before < 40  # the answer to the sync and nothing else
+
+
+# --- errors -----------------------------------------------------------------------------------
+@pytest.mark.parametrize("modes", ["full", "naive"])
+def test_an_error_is_told_once_with_its_line(open_stream: Opener, modes: str) -> None:
+    stream = open_stream(modes)
+    x = stream.upload(torch.ones(4))
+
+    def work() -> torch.Tensor:
+        broken = stream.call(BROKEN, [x])
+        return stream.fetch(stream.call(ADD, [broken, x]))
+
+    with pytest.raises(RemoteOpError, match="shape") as caught:
+        work()
+    assert caught.value.details["function"].endswith("work")
+    assert caught.value.details["file"] == __file__
+    assert stream.fetch(x).tolist() == [1.0] * 4
+
+
+def test_errors_inside_a_trace_have_their_line_too(open_stream: Opener) -> None:
+    stream = open_stream()
+    x = stream.upload(torch.ones(4))
+    for _ in range(6):
+        for _ in range(4):
+            stream.free(stream.call(ADD, [x, x]))
+        stream.free(stream.call(BROKEN, [x]))
+        for _ in range(4):
+            stream.free(stream.call(ADD, [x, x]))
+        with pytest.raises(RemoteOpError, match="shape") as caught:
+            stream.sync()
+        assert "BROKEN" in Path(__file__).read_text().splitlines()[caught.value.details["line"] - 1]
+        stream.sync()
+
+
+def test_what_is_not_allowed_is_told_and_the_session_goes_on(open_stream: Opener) -> None:
+    stream = open_stream()
+    x = stream.upload(torch.ones(4))
+    stream.call(Kind("aten::from_file", ["/etc/passwd"]), [])
+    with pytest.raises(OpNotAllowed):
+        stream.sync()
+    assert stream.fetch(x).tolist() == [1.0] * 4
+
+
+def test_a_session_that_broke_the_protocol_is_over_with_the_reason(open_stream: Opener) -> None:
+    stream = open_stream()
+    stream._link.channel.sent += 1  # a gap in the numbers
+    with pytest.raises(ProtocolError, match="expected"):
+        stream.sync()
+    with pytest.raises(DgsfError):
+        stream.call(ADD, [1, 1])
+
+
+def test_a_closed_stream_says_so(open_stream: Opener) -> None:
+    stream = open_stream()
+    x = stream.upload(torch.ones(4))
+    stream.close()
+    with pytest.raises(SessionLost):
+        stream.fetch(x)
+
+
+# --- threads ----------------------------------------------------------------------------------
+def test_many_threads_share_a_stream(open_stream: Opener) -> None:
+    stream = open_stream()
+    weight = stream.upload(torch.ones(8))
+    wrong: list[int] = []
+
+    def work(number: int) -> None:
+        for turn in range(10):
+            x = stream.upload(torch.full((8,), float(number * 100 + turn)))
+            y = stream.call(ADD, [x, weight])
+            if stream.fetch(y).tolist() != [number * 100 + turn + 1.0] * 8:
+                wrong.append(turn)
+            stream.free(x)
+            stream.free(y)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+# --- losses -----------------------------------------------------------------------------------
+def fetch_often(stream: SessionStream, handle: int) -> None:
+    for _ in range(1000):
+        stream.fetch(handle)
+
+
+def test_without_a_journal_a_loss_is_final(executors: LocalExecutors) -> None:
+    with lossy_session(executors, LocalSpec(), []) as proxy:
+        stream = SessionStream(proxy.guest, parse_modes("full,-survival"))
+        x = stream.upload(torch.ones(4))
+        stream.sync()
+        proxy.kill_now()
+        with pytest.raises(SessionLost, match="killed"):
+            fetch_often(stream, x)
+        stream.close()
+
+
+def test_checkpoints_bound_the_journal(executors: LocalExecutors) -> None:
+    policy = CheckpointPolicy(replay_seconds=1e9, share=0.0, journal_bytes=2_000_000)
+    with lossy_session(executors, LocalSpec(), []) as proxy:
+        stream = SessionStream(proxy.guest, parse_modes("full,-known"), policy)
+        total = stream.upload(torch.zeros(100_000))
+        for turn in range(30):
+            batch = stream.upload(torch.full((100_000,), float(turn)))
+            stream.call(GROW, [total, batch])
+            stream.free(batch)
+            stream.sync()
+        assert stream.traffic["checkpoints"] >= 3
+        assert stream._link.journal.bytes <= 8_000_000
+        proxy.kill_now()
+        assert stream.fetch(total)[0].item() == sum(range(30))
+        assert stream.traffic["losses"] == 1
+        stream.close()

@@ -1,0 +1,130 @@
+"""The pure parts of the guest's stream: modes, bodies, journal, snapshots, the checkpoint policy, lines."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+from dgsf.core.checkpointing import CheckpointCost, CheckpointPolicy
+from dgsf.errors import ConfigError, ProtocolError
+from dgsf.remoting.guest.checkpoint import NOTHING, absorb
+from dgsf.remoting.guest.journal import Journal, Transfer, encode_records, join_bodies
+from dgsf.remoting.guest.lines import Lines, here
+from dgsf.remoting.guest.modes import FULL, NAIVE, parse_modes
+
+encode, decode = msgspec.msgpack.encode, msgspec.msgpack.decode
+
+
+# --- modes ------------------------------------------------------------------------------------
+def test_modes_are_full_unless_switched_off() -> None:
+    assert parse_modes("full") == parse_modes("") == FULL
+    assert parse_modes("naive") == NAIVE
+    modes = parse_modes("full,-traces, -known")
+    assert (modes.traces, modes.known, modes.coalesce, modes.naive) == (False, False, True, False)
+
+
+@pytest.mark.parametrize("text", ["fast", "full,traces", "full,-speed", "-traces"])
+def test_a_misspelt_mode_is_refused_with_what_is_known(text: str) -> None:
+    with pytest.raises(ConfigError, match=r"full|-traces"):
+        parse_modes(text)
+
+
+# --- bodies and journal -----------------------------------------------------------------------
+@pytest.mark.parametrize("sizes", [[1], [3, 4], [15, 1], [16, 16], [300, 1, 65_600], [0, 2]])
+def test_bodies_are_joined_without_decoding_them(sizes: list[int]) -> None:
+    bodies = [encode_records([[number, "x"] for number in range(size)]) for size in sizes]
+    assert decode(join_bodies(bodies)) == [[number, "x"] for size in sizes for number in range(size)]
+
+
+def test_a_journal_replays_in_order_and_forgets_what_a_checkpoint_covers() -> None:
+    journal = Journal()
+    journal.note(encode([[1]]))
+    journal.note(encode([[2]]))
+    journal.note_transfer(7, memoryview(b"abc"))
+    mark = journal.mark()
+    journal.note(encode([[3]]))
+    journal.note_name(b"d" * 32)
+    replay = list(journal.replay())
+    assert replay == [encode([[1], [2]]), Transfer(7, memoryview(b"abc")), encode([[3]])]
+    journal.drop(mark)
+    assert list(journal.replay()) == [encode([[3]])]
+    assert journal.bytes == len(encode([[3]]))
+    assert journal.digests == {b"d" * 32}
+
+
+# --- snapshots --------------------------------------------------------------------------------
+def snapshot(number: int, storages: list[Any], data: bytes, rest: Any = None) -> tuple[list[int], memoryview]:
+    head = encode([number, storages, rest])
+    whole = np.frombuffer(head + data, dtype=np.uint8)
+    return [len(head), len(whole)], whole.data
+
+
+def test_snapshots_are_joined_by_storage() -> None:
+    digest = b"d" * 32
+    first = absorb(NOTHING, *snapshot(1, [[1, 3, True], [2, 2, True], [3, 9, digest]], b"abcxy", {"a": 1}), [], 5)
+    second = absorb(first, *snapshot(2, [[1, 3, None], [2, 2, True], [3, 9, digest]], b"XY", {"a": 2}), [], 9)
+    head, size, pieces = second.restore()
+    assert decode(head) == [2, [[1, 3, True], [2, 2, True], [3, 9, digest]], {"a": 2}]
+    assert b"".join(map(bytes, pieces)) == head + b"abcXY"
+    assert size == len(head) + 5
+    assert second.digests == {digest}
+    assert second.calls == 9
+
+
+def test_a_snapshot_that_does_not_add_up_is_a_protocol_error() -> None:
+    with pytest.raises(ProtocolError):
+        absorb(NOTHING, *snapshot(1, [[1, 3, None]], b""), [], 0)
+    with pytest.raises(ProtocolError):
+        absorb(NOTHING, *snapshot(1, [[1, 3, True]], b"abcd"), [], 0)
+    with pytest.raises(ProtocolError):
+        absorb(NOTHING, [3, 3], memoryview(b"\xc1\xc1\xc1"), [], 0)
+
+
+# --- when to save -----------------------------------------------------------------------------
+def test_a_checkpoint_is_due_when_a_replay_takes_too_long_and_it_is_cheap_enough() -> None:
+    policy = CheckpointPolicy(replay_seconds=1.0, share=0.04, journal_bytes=1000)
+    quiet = {"elapsed": 10.0, "cost": 0.1, "journal_bytes": 10}
+    assert not policy.due(busy=0.5, **quiet)
+    assert policy.due(busy=1.5, **quiet)
+    assert not policy.due(busy=1.5, elapsed=2.0, cost=0.1, journal_bytes=10)
+    assert policy.due(busy=0.0, elapsed=0.1, cost=5.0, journal_bytes=1000)
+
+
+def test_the_cost_is_learnt_from_those_before() -> None:
+    cost = CheckpointCost()
+    cost.expect_at_least(150_000_000)
+    guessed = cost.seconds
+    cost.measure(300_000_000, 3.0)
+    assert cost.seconds > guessed
+    for _ in range(10):
+        cost.measure(1_000_000, 0.01)
+    assert cost.seconds == pytest.approx(0.012, rel=0.1)
+
+
+# --- lines ------------------------------------------------------------------------------------
+def spot() -> Any:
+    return here()  # `here` looks past its caller, the recorder
+
+
+def test_an_error_names_the_line_of_its_call() -> None:
+    lines = Lines()
+    first = spot()
+    second, number = spot(), sys._getframe().f_lineno
+    lines.note(1, [first, second].__getitem__)
+    lines.note(3, [first].__getitem__)
+    assert lines.describe(2)["line"] == number
+    assert lines.describe(2)["file"] == __file__
+    error = lines.error(2, "remote_op_failed", "bad shape")
+    assert f"{__file__}:{number}" in str(error)
+
+
+def test_a_call_of_long_ago_has_no_line() -> None:
+    lines = Lines()
+    lines.note(100, [].__getitem__)
+    assert lines.describe(5) == {}
+    assert lines.describe(100) == {}
+    assert str(lines.error(5, "remote_op_failed", "bad shape")) == "bad shape"
