@@ -21,7 +21,7 @@ from dgsf.remoting.executor.codes import DTYPE_CODES, dtype_of, sizes_of
 from dgsf.remoting.executor.contents import check_digest
 from dgsf.remoting.executor.courier import Courier
 from dgsf.remoting.executor.handles import CallFailure
-from dgsf.remoting.protocol import Record, Status
+from dgsf.remoting.protocol import BULK_HEADER, Record, Status
 
 if TYPE_CHECKING:
     from dgsf.remoting.executor.machine import Machine
@@ -56,6 +56,7 @@ class Snapshots:
 
     # --- taking
     def _snapshot(self, request: int, since: int) -> None:
+        BULK_HEADER.pack(request)  # one that fits, before a thread needs it
         self.courier.wait()
         started = time.perf_counter()
         self._machine.device.finish()

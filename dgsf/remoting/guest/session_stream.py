@@ -103,7 +103,9 @@ class SessionStream:
             except DgsfError:
                 self._freed.extend(range(out, out + kind.outs))  # done or not, nobody will use them
                 raise
-            return out, [result_of(item) for item in question.content]
+            results = [result_of(item) for item in question.content]
+            self._recorder.use_up(out, question.content)
+            return out, results
 
     def meta(self, handle: int) -> Meta:
         return meta_of(self._read(lambda request: [_META, request, handle]).content)
