@@ -20,6 +20,7 @@ class Fgd(Policy):
     """Scores by the fall of fragmentation, as whole numbers from 0 to 100."""
 
     name: ClassVar[str] = "fgd"
+    names_device: ClassVar[bool] = True
 
     def __init__(self, workload: Workload | None = None) -> None:
         """Without a workload, popularity is learned from the requests that arrive."""
@@ -38,18 +39,23 @@ class Fgd(Policy):
         self._measure = Fragmentation(self.workload.popular(), pool)
         self.epoch += 1
 
-    def fall(self, pool: Pool, need: Need, rows: Ints) -> Floats:
-        """By how much the waste falls in each row, or in each row and column for a share of one device."""
-        assert self._measure is not None
-        before = self._measure.now(pool, rows)
-        after = self._measure.after(pool, need, rows)
-        fallen: Floats = (before[:, None] if after.ndim == 2 else before) - after
-        return fallen
-
     def score(self, pool: Pool, need: Need, rows: Ints) -> tuple[Floats, Ints | None]:
-        values = np.trunc(100.0 / (1.0 + np.exp(-self.fall(pool, need, rows) / SCALE)))
-        if values.ndim == 1:
-            return values, None
-        values[~need.columns(pool, rows)] = -1.0
-        columns = values.argmax(axis=1)
-        return np.take_along_axis(values, columns[:, None], axis=1)[:, 0], columns
+        assert self._measure is not None
+        if need.whole or not need.devices:
+            return self._graded(self._measure.fall(pool, need, rows, None)), None
+        which, columns = np.nonzero(need.columns(pool, rows))
+        values = self._graded(self._measure.fall(pool, need, rows[which], columns))
+        return best_columns(len(rows), which, columns, values)
+
+    @staticmethod
+    def _graded(fallen: Floats) -> Floats:
+        return np.trunc(100.0 / (1.0 + np.exp(-fallen / SCALE)))
+
+
+def best_columns(rows: int, which: Ints, columns: Ints, values: Floats) -> tuple[Floats, Ints]:
+    """The best value of each row and the first column that has it; the pairs come in order of rows."""
+    starts = np.searchsorted(which, np.arange(rows))
+    best = np.maximum.reduceat(values, starts)
+    hits = np.flatnonzero(values == best[which])
+    first = hits[np.searchsorted(which[hits], np.arange(rows))]
+    return best, columns[first]

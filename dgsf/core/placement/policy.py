@@ -21,6 +21,7 @@ class Policy:
 
     name: ClassVar[str] = "first_fit"
     volatile: ClassVar[bool] = False  # scores depend on more than shape and row: never kept
+    names_device: ClassVar[bool] = False  # `score` also says which device of each row it means
     epoch: int = 0  # raised when what it has learned makes every kept score old
 
     def observe(self, request: Request, pool: Pool) -> None:
@@ -35,7 +36,7 @@ class Policy:
         return need.rows(pool, rows)
 
     def score(self, pool: Pool, need: Need, rows: Ints) -> tuple[Floats, Ints | None]:
-        """The higher the better, and optionally the device to take in each row."""
+        """The higher the better, for rows that can take it; and optionally which device of each row."""
         return np.zeros(len(rows)), None
 
     def pick(self, values: Floats, random: Random) -> int:
@@ -46,15 +47,15 @@ class Policy:
         """The device of the row that one share is taken from: the first with room."""
         return int(need.columns(pool, np.array([row]))[0].argmax())
 
-    def placement(self, pool: Pool, need: Need, row: int, columns: Ints | None, random: Random) -> Placement:
-        """The devices of the row that was picked."""
+    def placement(self, pool: Pool, need: Need, row: int, best: int, random: Random) -> Placement:
+        """The devices of the row that was picked; `best` is the device that `score` named, if it names any."""
         if need.devices == 0:
             chosen: tuple[int, ...] = ()
         elif need.whole:
             able = need.columns(pool, np.array([row]))[0]
             chosen = tuple(int(column) for column in np.flatnonzero(able)[: need.devices])
-        elif columns is not None:
-            chosen = (int(columns[row]),)
+        elif self.names_device:
+            chosen = (best,)
         else:
             chosen = (self.column(pool, need, row, random),)
         devices = tuple(int(pool.ids[row, column]) for column in chosen)

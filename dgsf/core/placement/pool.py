@@ -1,8 +1,8 @@
 """The pool as arrays: a row per node (and device type on it), a column per device, whole numbers throughout.
 
 It keeps what is left of every share, memory and processor, which devices may be used, who owns slices, and when the
-devices in use are expected to be free.  A log of changed rows lets score caches follow at little cost.  It never
-chooses: it is told what is taken and given back, and refuses to go below zero.
+devices in use are expected to be free.  Each row counts its changes, so score caches can follow at little cost.  It
+never chooses: it is told what is taken and given back, and refuses to go below zero.
 """
 
 from __future__ import annotations
@@ -47,6 +47,7 @@ class Pool:
     names: list[tuple[str, str]]  # (type, kind)
     nodes: list[str]
     speed: Floats
+    changes: Ints  # (rows) how often each row has changed
     tasks: Ints  # tasks on each device
     classes: Ints  # (rows, columns + 1) tasks that hold a share (0), one whole device (1), two (2), ...
     until: Floats  # when each device is expected to be free
@@ -55,7 +56,6 @@ class Pool:
     where: dict[int, Place]
     slices: dict[Place, list[_OwnedSlice]] = field(default_factory=dict)
     ends: dict[Place, list[float]] = field(default_factory=dict)
-    changed: list[int] = field(default_factory=list)
     now: float = 0.0
     _next_slice: int = 0
     _usable: Bools = field(default_factory=lambda: np.zeros((0, 0), dtype=np.bool_))
@@ -103,7 +103,7 @@ class Pool:
         row, column = self.where[device]
         self.room[row, column] = self.left[row, column] if healthy else 0
         self._usable[row, column] = healthy
-        self.changed.append(row)
+        self.changes[row] += 1
 
     def slices_of(self, device: int) -> tuple[Slice, ...]:
         return tuple(Slice(s.tenant, s.share, s.used) for s in self.slices.get(self.where[device], ()))
@@ -122,7 +122,7 @@ class Pool:
         for each in self.siblings[row] if request.cpu_milli or request.host_memory else (row,):
             self.cpu[each] += sign * request.cpu_milli
             self.host_memory[each] += sign * request.host_memory
-            self.changed.append(each)
+            self.changes[each] += 1
 
     def _expect(self, row: int, columns: Sequence[int], ends_at: float) -> None:
         for column in columns:
@@ -184,6 +184,7 @@ def _fill(rows: dict[RowKey, list[DeviceView]], nodes: dict[str, NodeView]) -> P
         names=list(names),
         nodes=[key[0] for key in rows],
         speed=np.array([devices[0].speed for devices in rows.values()], dtype=np.float64),
+        changes=np.zeros(len(rows), dtype=np.int64),
         tasks=np.zeros(shape, dtype=np.int64),
         classes=np.zeros((len(rows), wide + 1), dtype=np.int64),
         until=np.zeros(shape, dtype=np.float64),
