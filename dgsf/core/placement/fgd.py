@@ -11,7 +11,7 @@ from dgsf.core.placement.model import Request
 from dgsf.core.placement.need import Need
 from dgsf.core.placement.policy import Policy
 from dgsf.core.placement.pool import Floats, Ints, Pool
-from dgsf.core.placement.workload import Workload
+from dgsf.core.placement.workload import Popular, Workload
 
 SCALE = 1000.0
 
@@ -26,18 +26,25 @@ class Fgd(Policy):
         """Without a workload, popularity is learned from the requests that arrive."""
         self._learning = workload is None
         self.workload = Workload() if workload is None else workload
+        self._popular: Popular | None = None
         self._measure: Fragmentation | None = None
         self.epoch = 0
 
+    def look_at(self, pool: Pool) -> None:
+        self._measure = None
+
     def observe(self, request: Request, pool: Pool) -> None:
         due = self._learning and self.workload.add(request)
-        if due or self._measure is None:
-            self.refresh(pool)
+        if due or self._popular is None:
+            self._popular = self.workload.popular()
+            self._measure = None
+        if self._measure is None:
+            self.measure_by(self._popular, pool)
+            self.epoch += 1
 
-    def refresh(self, pool: Pool) -> None:
+    def measure_by(self, popular: Popular, pool: Pool) -> None:
         """Take over what is popular now."""
-        self._measure = Fragmentation(self.workload.popular(), pool)
-        self.epoch += 1
+        self._measure = Fragmentation(popular, pool)
 
     def score(self, pool: Pool, need: Need, rows: Ints) -> tuple[Floats, Ints | None]:
         assert self._measure is not None

@@ -17,6 +17,7 @@ from dgsf.core.placement.policy import Policy
 from dgsf.core.placement.pool import Floats, Ints, Pool
 
 NEVER = -np.inf
+SHAPES = 4096  # kept at most
 RANK_STEP = 1e9  # a preferred type wins over any score
 
 
@@ -45,24 +46,31 @@ class Placer:
     def place(self, request: Request) -> Placement | Refusal:
         """The best place that has room now, or why there is none.  Nothing is booked."""
         self.policy.observe(request, self.pool)
-        scores = self._scored(request)
+        scores = self._of_shape(request)
+        if self.policy.decides(request):
+            return self.policy.decide(self.pool, scores.need, self._random) or self._refuse(scores.need)
+        self._bring_up_to_date(scores)
         row = self.policy.pick(scores.values, self._random) if len(scores.values) else -1
         if row < 0 or scores.values[row] == NEVER:
             return self._refuse(scores.need)
         return self.policy.placement(self.pool, scores.need, row, int(scores.columns[row]), self._random)
 
-    def _scored(self, request: Request) -> _Scores:
+    def _of_shape(self, request: Request) -> _Scores:
         key = self.policy.cache_key(request)
         scores = self._scores.get(key)
         if scores is None:
+            if len(self._scores) >= SHAPES:
+                self._scores.clear()
             scores = self._scores[key] = _Scores(Need.of(request, self.pool), len(self.pool.nodes))
         elif scores.need.request is not request:
             scores.need = scores.need.instead(request)
-        if scores.epoch != self.policy.epoch or self.policy.volatile:
+        return scores
+
+    def _bring_up_to_date(self, scores: _Scores) -> None:
+        if scores.epoch != self.policy.epoch:
             scores.seen.fill(-1)
             scores.epoch = self.policy.epoch
         self._refresh(scores, np.flatnonzero(scores.seen != self.pool.changes))
-        return scores
 
     def _refresh(self, scores: _Scores, rows: Ints) -> None:
         """Score the rows that have changed."""

@@ -11,7 +11,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from dgsf.core.placement.model import Placement, Request
+from dgsf.core.placement.model import NO_SLICE, Placement, Request
 from dgsf.core.placement.need import Need
 from dgsf.core.placement.pool import Bools, Floats, Ints, Pool
 
@@ -20,9 +20,11 @@ class Policy:
     """First fit: the first row with room, in it the first devices."""
 
     name: ClassVar[str] = "first_fit"
-    volatile: ClassVar[bool] = False  # scores depend on more than shape and row: never kept
     names_device: ClassVar[bool] = False  # `score` also says which device of each row it means
     epoch: int = 0  # raised when what it has learned makes every kept score old
+
+    def look_at(self, pool: Pool) -> None:
+        """The next requests are for this pool; what was learned of requests stays."""
 
     def observe(self, request: Request, pool: Pool) -> None:
         """A request arrives; policies that learn do it here."""
@@ -30,6 +32,14 @@ class Policy:
     def cache_key(self, request: Request) -> object:
         """Requests with one key get one score."""
         return request.shape
+
+    def decides(self, request: Request) -> bool:
+        """Whether `decide` answers this request, because its score depends on more than its shape."""
+        return False
+
+    def decide(self, pool: Pool, need: Need, random: Random) -> Placement | None:
+        """The place for a request that `decides` said yes to; None: no room."""
+        raise NotImplementedError
 
     def able(self, pool: Pool, need: Need, rows: Ints) -> Bools:
         """Which of these rows can take it now."""
@@ -58,8 +68,13 @@ class Policy:
             chosen = (best,)
         else:
             chosen = (self.column(pool, need, row, random),)
-        devices = tuple(int(pool.ids[row, column]) for column in chosen)
-        return Placement(devices, pool.nodes[row], row, chosen, int(need.share[row]) if chosen else 0)
+        return placed(pool, row, chosen, int(need.share[row]) if chosen else 0)
+
+
+def placed(pool: Pool, row: int, columns: tuple[int, ...], share: int, owned_slice: int = NO_SLICE) -> Placement:
+    """A placement in this row."""
+    devices = tuple(int(pool.ids[row, column]) for column in columns)
+    return Placement(devices, pool.nodes[row], row, columns, share, owned_slice)
 
 
 class Tightest(Policy):

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from bisect import insort
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from dgsf.core.placement.matching import rank_of
-from dgsf.core.placement.model import PLENTY, WHOLE, DeviceView, NodeView, Placement, Request, Slice
+from dgsf.core.placement.model import NO_SLICE, PLENTY, WHOLE, DeviceView, NodeView, Placement, Request, Slice
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -25,11 +25,14 @@ RowKey = tuple[str, str, str, int]  # node, type, kind, slots
 
 
 @dataclass(slots=True)
-class _OwnedSlice:
+class OwnedSlice:
+    """A slice in use: whose it is, how large, how full, and until when."""
+
     number: int
     tenant: str
     share: int
     used: int
+    until: float = 0.0
 
 
 @dataclass(slots=True)
@@ -39,6 +42,7 @@ class Pool:
     ids: Ints  # (rows, columns); -1: no such device
     left: Ints  # thousandths not given away
     room: Ints  # the same, 0 where the device may not be used
+    usable: Bools
     memory: Ints  # bytes free on each device
     cpu: Ints  # (rows)
     host_memory: Ints
@@ -54,11 +58,10 @@ class Pool:
     siblings: list[list[int]]  # rows of the same node
     resident: dict[str, set[Place]]
     where: dict[int, Place]
-    slices: dict[Place, list[_OwnedSlice]] = field(default_factory=dict)
+    slices: dict[Place, list[OwnedSlice]] = field(default_factory=dict)
     ends: dict[Place, list[float]] = field(default_factory=dict)
     now: float = 0.0
     _next_slice: int = 0
-    _usable: Bools = field(default_factory=lambda: np.zeros((0, 0), dtype=np.bool_))
 
     @staticmethod
     def of(devices: Iterable[DeviceView], nodes: Sequence[NodeView] = ()) -> Pool:
@@ -80,7 +83,7 @@ class Pool:
         if any(self.memory[row, column] < request.memory_bytes for column in columns):
             raise ValueError(f"a device of node {placement.node} has too little memory left")
         for column in columns:
-            placement = self._own(request, placement, (row, column))
+            placement = self._own(request, placement, (row, column), ends_at)
         self._shift(request, placement, -1)
         if ends_at and columns:
             self._expect(row, columns, ends_at)
@@ -91,7 +94,7 @@ class Pool:
         share = placement.share
         for column in placement.columns:
             place = (placement.row, column)
-            if placement.owned_slice >= 0:
+            if placement.owned_slice != NO_SLICE:
                 share = self._disown(request, placement, place)
             if ends_at:
                 self.ends[place].remove(ends_at)
@@ -102,7 +105,7 @@ class Pool:
         """An unhealthy device keeps what it holds and gets nothing new."""
         row, column = self.where[device]
         self.room[row, column] = self.left[row, column] if healthy else 0
-        self._usable[row, column] = healthy
+        self.usable[row, column] = healthy
         self.changes[row] += 1
 
     def slices_of(self, device: int) -> tuple[Slice, ...]:
@@ -113,7 +116,7 @@ class Pool:
         moved = sign * (placement.share if share is None else share)
         for column in columns:
             self.left[row, column] += moved
-            if self._usable[row, column]:
+            if self.usable[row, column]:
                 self.room[row, column] = self.left[row, column]
             self.memory[row, column] += sign * request.memory_bytes
             self.tasks[row, column] -= sign
@@ -130,21 +133,20 @@ class Pool:
             insort(ends, ends_at)
             self.until[row, column] = ends[-1]
 
-    def _own(self, request: Request, placement: Placement, place: Place) -> Placement:
-        if placement.owned_slice == -1:
+    def _own(self, request: Request, placement: Placement, place: Place, ends_at: float) -> Placement:
+        if placement.owned_slice == NO_SLICE:
             return placement
         owned = self.slices.setdefault(place, [])
         mine = next((s for s in owned if s.number == placement.owned_slice), None)
         if mine is None:
             self._next_slice += 1
-            mine = _OwnedSlice(self._next_slice, request.tenant, placement.share, 0)
+            mine = OwnedSlice(self._next_slice, request.tenant, placement.share, 0)
             owned.append(mine)
         elif mine.tenant != request.tenant or mine.used + (request.share or 0) > mine.share:
             raise ValueError(f"slice {mine.number} belongs to another tenant or is full")
         mine.used += request.share or 0
-        return Placement(
-            placement.devices, placement.node, placement.row, placement.columns, placement.share, mine.number
-        )
+        mine.until = max(mine.until, ends_at)
+        return replace(placement, owned_slice=mine.number)
 
     def _disown(self, request: Request, placement: Placement, place: Place) -> int:
         """What becomes free when a task leaves its slice: nothing, or the slice when it was the last."""
@@ -159,7 +161,9 @@ class Pool:
 def _build(devices: list[DeviceView], nodes: Sequence[NodeView]) -> Pool:
     rows: dict[RowKey, list[DeviceView]] = {}
     for device in devices:
-        rows.setdefault((device.node or f"device-{device.id}", device.type, device.kind, device.slots), []).append(device)
+        rows.setdefault((device.node or f"device-{device.id}", device.type, device.kind, device.slots), []).append(
+            device
+        )
     return _fill(rows, {node.name: node for node in nodes})
 
 
@@ -176,6 +180,7 @@ def _fill(rows: dict[RowKey, list[DeviceView]], nodes: dict[str, NodeView]) -> P
         ids=np.full(shape, -1, dtype=np.int64),
         left=np.zeros(shape, dtype=np.int64),
         room=np.zeros(shape, dtype=np.int64),
+        usable=np.zeros(shape, dtype=np.bool_),
         memory=np.zeros(shape, dtype=np.int64),
         cpu=np.array([node.free_cpu_milli for node in plain], dtype=np.int64),
         host_memory=np.array([node.free_memory for node in plain], dtype=np.int64),
@@ -192,7 +197,6 @@ def _fill(rows: dict[RowKey, list[DeviceView]], nodes: dict[str, NodeView]) -> P
         resident={},
         where={},
     )
-    pool._usable = np.zeros(shape, dtype=np.bool_)
     for row, members in enumerate(rows.values()):
         for column, device in enumerate(members):
             _enter(pool, row, column, device)
@@ -204,7 +208,7 @@ def _enter(pool: Pool, row: int, column: int, device: DeviceView) -> None:
     pool.ids[row, column] = device.id
     pool.left[row, column] = left
     pool.room[row, column] = left if device.healthy else 0
-    pool._usable[row, column] = device.healthy
+    pool.usable[row, column] = device.healthy
     pool.memory[row, column] = min(PLENTY, device.free_memory)
     pool.tasks[row, column] = device.slots - device.free_slots
     pool.until[row, column] = device.busy_until_s
@@ -214,7 +218,7 @@ def _enter(pool: Pool, row: int, column: int, device: DeviceView) -> None:
     for part in device.slices:
         pool._next_slice += 1
         pool.slices.setdefault((row, column), []).append(
-            _OwnedSlice(pool._next_slice, part.tenant, part.share, part.used)
+            OwnedSlice(pool._next_slice, part.tenant, part.share, part.used)
         )
 
 
