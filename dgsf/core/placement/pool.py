@@ -53,6 +53,7 @@ class Pool:
     speed: Floats
     changes: Ints  # (rows) how often each row has changed
     tasks: Ints  # tasks on each device
+    opened: Ints  # the order in which the devices in use came into use
     classes: Ints  # (rows, columns + 1) tasks that hold a share (0), one whole device (1), two (2), ...
     until: Floats  # when each device is expected to be free
     siblings: list[list[int]]  # rows of the same node
@@ -62,6 +63,7 @@ class Pool:
     ends: dict[Place, list[float]] = field(default_factory=dict)
     now: float = 0.0
     _next_slice: int = 0
+    _openings: int = 0
 
     @staticmethod
     def of(devices: Iterable[DeviceView], nodes: Sequence[NodeView] = ()) -> Pool:
@@ -119,6 +121,9 @@ class Pool:
             if self.usable[row, column]:
                 self.room[row, column] = self.left[row, column]
             self.memory[row, column] += sign * request.memory_bytes
+            if self.tasks[row, column] == 0:
+                self._openings += 1
+                self.opened[row, column] = self._openings
             self.tasks[row, column] -= sign
         if columns:
             self.classes[row, len(columns) if placement.share == WHOLE else 0] -= sign
@@ -191,6 +196,7 @@ def _fill(rows: dict[RowKey, list[DeviceView]], nodes: dict[str, NodeView]) -> P
         speed=np.array([devices[0].speed for devices in rows.values()], dtype=np.float64),
         changes=np.zeros(len(rows), dtype=np.int64),
         tasks=np.zeros(shape, dtype=np.int64),
+        opened=np.zeros(shape, dtype=np.int64),
         classes=np.zeros((len(rows), wide + 1), dtype=np.int64),
         until=np.zeros(shape, dtype=np.float64),
         siblings=[by_node[key[0]] for key in rows],

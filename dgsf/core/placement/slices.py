@@ -48,7 +48,7 @@ class Conspirator(Policy):
         found = _with_room(pool, need, size)
         if not found:
             return None
-        row, column = min(found, key=lambda place: (need.rank[place[0]], pool.tasks[place] == 0, place))
+        row, column = min(found, key=lambda place: (need.rank[place[0]], *_turn(pool, place)))
         return placed(pool, row, (column,), size, NEW_SLICE)
 
     def _size(self, need: Need) -> int:
@@ -58,7 +58,8 @@ class Conspirator(Policy):
     def _joinable(self, pool: Pool, need: Need) -> Iterator[tuple[Place, OwnedSlice]]:
         """Slices of the tenant that have room and are on a device that may be used."""
         request = need.request
-        for place in sorted(place for place, owned in pool.slices.items() if owned):
+        in_use = [place for place, owned in pool.slices.items() if owned]
+        for place in sorted(in_use, key=lambda place: _turn(pool, place)):
             for mine in pool.slices[place]:
                 room = mine.share - mine.used >= (request.share or 0)
                 if room and mine.tenant == request.tenant and _may_use(pool, need, place):
@@ -97,6 +98,12 @@ class SlicedHours(Conspirator):
         cost = max(0.0, -beyond) + DEVICE_ROOM * (int(pool.room[place]) - size) / WHOLE
         cost += SLICE_TIME * duration * size / WHOLE + MISMATCH * max(0.0, beyond)
         return cost + (OPENING if pool.tasks[place] == 0 else 0.0)
+
+
+def _turn(pool: Pool, place: Place) -> tuple[bool, int, Place]:
+    """Devices in use first, in the order in which they came into use; then idle ones."""
+    idle = pool.tasks[place] == 0
+    return (bool(idle), 0 if idle else int(pool.opened[place]), place)
 
 
 def _may_use(pool: Pool, need: Need, place: Place) -> bool:
