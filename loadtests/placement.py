@@ -52,7 +52,7 @@ def table(title: str, *columns: str) -> Table:
 def show_openb(folder: Path, seeds: int) -> None:
     nodes, tasks = openb.read_nodes(folder), openb.read_tasks(folder)
     shown = table(
-        f"openb: % of GPUs unallocated at 100 % asked, {seeds} seeds", *"policy mean sd goal placements/s".split()
+        f"openb: % of GPUs unallocated at 100 % asked, {seeds} seeds", "policy", "mean", "sd", "goal", "placements/s"
     )
     found: dict[str, list[float]] = {}
     for name, policy, goal in OPENB:
@@ -69,7 +69,7 @@ def show_openb(folder: Path, seeds: int) -> None:
 
 def show_rate(folder: Path) -> None:
     nodes, tasks = openb.read_nodes(folder), openb.read_tasks(folder)
-    shown = table("placements per second, first 5,000 arrivals", *"policy,6212 GPUs,62120 GPUs,time ratio".split(","))
+    shown = table("placements per second, first 5,000 arrivals", "policy", "6212 GPUs", "62120 GPUs", "time ratio")
     for name, policy in (("fgd", Fgd), ("dgsf", Dgsf)):
         with console.status(f"rate, {name}"):
             small, large = (openb.rate(nodes, tasks, policy(Workload(tasks)), 1, copies, 5000) for copies in (1, 10))
@@ -87,7 +87,7 @@ def show_hours(folder: Path) -> None:
         ("best fit, free shares", BestFit(), ""),
         ("dgsf, free shares", Dgsf(), "≤ 359 (0.75)"),
     ]
-    shown = table("GPU hours of the fractional tenants", *"policy,hours,÷ 479,goal,µs per task".split(","))
+    shown = table("GPU hours of the fractional tenants", "policy", "hours", "÷ 479", "goal", "µs per task")
     for name, policy, goal in rows:
         used = tenants.run(tasks, policy)
         ratio = used.gpu_hours / CONSPIRATOR_HOURS
@@ -104,7 +104,7 @@ def show_optimum(folder: Path, count: int, limit_s: float) -> None:
     tasks = tenants.read_tasks(folder / tenants.TASKS_FILE)
     for name, fractions, size in (("free shares", (), 30), ("fractions", [f // 10 for f in SEVENTHS], 20)):
         title = f"{name}: windows of {size} tasks, hours ÷ optimum (the solver has {limit_s:g} s)"
-        shown = table(title, *"window,optimum,planned,one by one,solver s,faster".split(","))
+        shown = table(title, "window", "optimum", "planned", "one by one", "solver s", "faster")
         solved: list[windows.Compared] = []
         for start in windows.starts(len(tasks), size, count):
             with console.status(f"{name}, window at task {start}"):
