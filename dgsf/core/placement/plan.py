@@ -24,7 +24,7 @@ class _Board:
     """Loads of GPUs over the pieces of time between starts and ends."""
 
     def __init__(self, tasks: Sequence[Interval], gpus: int) -> None:
-        times = np.unique(np.array([time for task in tasks for time in task[:2]]))
+        times = np.unique(np.array([time for task in tasks for time in task[:2]], dtype=np.float64))
         self.lengths: Floats = np.diff(times)
         self.tight: Floats = 1e-7 * self.lengths
         self.first: list[int] = np.searchsorted(times, [task[0] for task in tasks]).tolist()
