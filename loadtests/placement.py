@@ -79,7 +79,7 @@ def show_rate(folder: Path) -> None:
 
 def show_hours(folder: Path) -> None:
     tasks = tenants.read_tasks(folder / tenants.TASKS_FILE)
-    rows: list[tuple[str, Policy, str]] = [
+    rows: list[tuple[str, Policy, str]] = [  # each task stays where it was put
         ("GPUs shared within a tenant", Conspirator((1000,)), "702 ± 2 %"),
         ("conspirator: fractions", Conspirator(), "479 ± 2 %"),
         ("dgsf_slices: the same fractions", SlicedHours(), "≤ 455 (0.95)"),

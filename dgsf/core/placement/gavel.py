@@ -6,7 +6,7 @@ general speed.  A price per type makes a fast but dear device worth it only wher
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 import numpy as np
@@ -46,6 +46,12 @@ class Gavel(Tightest):
     def speed(self, function: str, type_: str) -> float | None:
         """Work per second, if it is known."""
         return self._speeds.get((function, type_))
+
+    def suits(self, function: str, free: Sequence[str], everything: Sequence[str]) -> float:
+        """How good the best free type is for the function, as a part of the best type there is."""
+        speeds = [self._speeds.get((function, type_), 0.0) for type_ in free]
+        best = max(self._speeds.get((function, type_), 0.0) for type_ in everything)
+        return max(speeds, default=0.0) / best if best else 0.0
 
     def _worth(self, function: str, type_: str) -> float | None:
         speed = self.speed(function, type_)
