@@ -157,7 +157,8 @@ def test_a_wrong_table_of_speeds_is_named(tmp_path, text, told):
 def test_moving_gives_up_a_gpu_only_when_all_its_tasks_fit_elsewhere():
     held = {1: [Held(10, 600, 900.0)], 2: [Held(20, 300, 900.0), Held(21, 100, 50.0)]}
     assert moves_to_empty_one(held, 0.0, 60.0) == [(20, 1), (21, 1)]
-    assert moves_to_empty_one(held, 0.0, 600.0) == []
+    assert moves_to_empty_one(held, 0.0, 600.0) == [(10, 2)]  # one move saves as much as two would
+    assert moves_to_empty_one(held, 0.0, 1000.0) == []
     assert moves_to_empty_one({1: [Held(10, 700, 900.0)], 2: held[2]}, 0.0, 60.0) == []
     assert moves_to_empty_one({1: held[1], 2: []}, 0.0, 60.0) == []
 
