@@ -151,6 +151,8 @@ def test_gavel_picks_the_type_that_suits_the_function():
     assert place(Gavel(speeds), share(100, function="tiny"), devices).devices == (2,)
     assert place(dear, share(100, function="tiny"), devices).devices == (1,)
     assert place(dear, share(100, function="conv"), devices).devices == (2,)
+    soon = share(100, function="tiny", duration_s=10.0, deadline_s=10.5)
+    assert place(dear, soon, devices).devices == (2,)
 
 
 def test_conspirator_joins_its_tenants_slice_and_leaves_others_alone():
