@@ -11,8 +11,8 @@ from random import Random
 import numpy as np
 
 from dgsf.core.placement import DeviceView, NodeView, Placement, Placer, Pool, Refusal, Request
-from dgsf.core.placement.registry import policy_by_name
 from dgsf.sim.instance import Instance
+from dgsf.sim.policies import policy_by_name
 from dgsf.sim.pools import PoolSpec
 from dgsf.sim.workload import FunctionSpec
 

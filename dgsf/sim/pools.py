@@ -76,7 +76,9 @@ def parse_pool(words: str) -> PoolSpec:
     for part in words.split(","):
         match = _PART.fullmatch(part.strip())
         if match is None:
-            raise UsageError(f"--pool {part.strip()!r}: write TYPE:DEVICES, TYPE:NODESxDEVICES or TYPE:NODESxDEVICES@CORES")
+            raise UsageError(
+                f"--pool {part.strip()!r}: write TYPE:DEVICES, TYPE:NODESxDEVICES or TYPE:NODESxDEVICES@CORES"
+            )
         nodes += _nodes(match, len(nodes))
     pool = PoolSpec(words, nodes)
     if not 1 <= pool.devices <= MOST_DEVICES:

@@ -27,8 +27,8 @@ class Synthetic:
     functions: int = 20
     tenants: int = 4
     mean_run_s: float = 2.0
-    share: int = 250
-    duty: float = 1.0
+    shares: tuple[int, ...] = (250,)  # thousandths of a device; functions take them in turn
+    duty: float = 0.0  # up to the share, calls do not slow each other down
     weights_mib: float = 500.0
     zipf: float = 1.0
     burst: float = 1.0  # the rate in a burst over the mean rate; 1: no bursts
@@ -42,8 +42,10 @@ class Synthetic:
             raise UsageError("rate, run time and burst length must be above 0")
         if self.burst < 1:
             raise UsageError(f"--burst {self.burst:g}: a burst is at least 1 x the mean rate")
-        if not 0 < self.duty <= 1:
-            raise UsageError(f"--duty {self.duty:g}: the device's part of a run is above 0 and at most 1")
+        if not self.shares or not all(1 <= share <= 1000 for share in self.shares):
+            raise UsageError("--share: shares are whole numbers from 1 to 1000, in thousandths of a device")
+        if not 0 <= self.duty <= 1:
+            raise UsageError(f"--duty {self.duty:g}: the device's part of a run is from 0 to 1")
 
 
 def draw(wanted: Synthetic) -> Workload:
@@ -67,7 +69,9 @@ def draw(wanted: Synthetic) -> Workload:
 
 
 def _function(wanted: Synthetic, index: int) -> FunctionSpec:
-    return FunctionSpec(f"fn-{index}", share=wanted.share, duty=wanted.duty, weights_mib=wanted.weights_mib)
+    return FunctionSpec(
+        f"fn-{index}", share=wanted.shares[index % len(wanted.shares)], duty=wanted.duty, weights_mib=wanted.weights_mib
+    )
 
 
 def _poisson(wanted: Synthetic, rng: np.random.Generator) -> Floats:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime
+from itertools import pairwise
 from pathlib import Path
 
 from dgsf.errors import TraceError
@@ -17,6 +18,7 @@ from dgsf.sim.workload import FunctionSpec, Workload
 
 GENAI_SHARE = 250  # four image models share a device
 GENAI_WEIGHTS_MIB = 6_600.0  # a checkpoint of the usual size
+GENAI_DUTY = 0.8  # of a run, the device's part
 LLM_PROMPT_TOKENS_PER_S = 8_000.0
 LLM_SECONDS_PER_TOKEN = 0.025
 
@@ -38,7 +40,7 @@ def read_genai(path: Path) -> Workload:
         function=[functions.of(row["checkpoint_model_version_id"]) for row in rows],
         tenant=[tenants.of(row["groupId"]) for row in rows],
         run_s=[row["exec_time_seconds"] for row in rows],
-        functions=[FunctionSpec(name, share=GENAI_SHARE, weights_mib=GENAI_WEIGHTS_MIB) for name in functions.names],
+        functions=[_checkpoint(name) for name in functions.names],
         tenants=tenants.names,
     )
 
@@ -95,10 +97,17 @@ READERS: dict[str, tuple[str, Callable[[Path], Workload]]] = {
 def read_trace(name: str, folder: Path, path: Path | None = None) -> Workload:
     """A trace by its name, from its usual file in the folder of traces or from a path."""
     file, reader = READERS[name]
-    workload = reader(path or folder / file)
+    found = path or folder / file
+    if not found.exists():
+        raise TraceError(f"{found}: there is no such trace; set --traces or DGSF_TRACES to the folder that has it")
+    workload = reader(found)
     if not workload.calls:
-        raise TraceError(f"{path or folder / file}: has no calls")
+        raise TraceError(f"{found}: has no calls")
     return workload
+
+
+def _checkpoint(name: str) -> FunctionSpec:
+    return FunctionSpec(name, share=GENAI_SHARE, weights_mib=GENAI_WEIGHTS_MIB, duty=GENAI_DUTY)
 
 
 def _task(row: dict[str, object]) -> FunctionSpec:
@@ -136,7 +145,7 @@ def _moment(cell: str) -> float:
 
 
 def _in_order(path: Path, moments: list[float]) -> None:
-    for index, (earlier, later) in enumerate(zip(moments, moments[1:], strict=False)):
+    for index, (earlier, later) in enumerate(pairwise(moments)):
         if later < earlier:
             raise TraceError(f"{path}: line {index + 3}: is earlier than the line before; the trace must be in order")
 

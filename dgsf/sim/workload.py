@@ -7,6 +7,7 @@ Columns instead of records keep a million calls small and the simulator's inner 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 from dgsf.errors import UsageError
 
@@ -23,7 +24,7 @@ class FunctionSpec:
     host_memory_mib: int = 0
     device_memory_mib: int = 0
     weights_mib: float = 0.0  # moved to the device by a cold start
-    duty: float = 1.0  # the part of a run in which the device works alone
+    duty: float = 0.0  # the part of a run in which the device works for it alone; up to its share nobody is slowed
     slowdown: float = 1.0  # remoted over native, by the performance model
 
 
@@ -43,7 +44,7 @@ class Workload:
         columns = (self.arrival_s, self.function, self.tenant, self.run_s)
         if len({len(column) for column in columns}) != 1:
             raise UsageError(f"workload {self.name}: its columns differ in length")
-        if any(later < earlier for earlier, later in zip(self.arrival_s, self.arrival_s[1:], strict=False)):
+        if any(later < earlier for earlier, later in pairwise(self.arrival_s)):
             raise UsageError(f"workload {self.name}: its calls are not in the order of arrival")
 
     @property
