@@ -38,6 +38,7 @@ class Options:
     trace_file: Path | None
     traces: Path | None
     calls: int
+    speedup: float
     rate: float
     functions: int
     tenants: int
@@ -74,6 +75,7 @@ class Options:
 @click.option(
     "--calls", type=click.IntRange(0), default=NO_LIMIT, help="calls to draw (10,000), or to take of a trace (all)"
 )
+@click.option("--speedup", type=float, default=1.0, help="calls of a trace arrive so many times faster")
 @click.option("--rate", type=float, default=20.0, show_default=True, help="drawn calls per second, mean")
 @click.option("--functions", type=int, default=20, show_default=True, help="drawn functions")
 @click.option("--tenants", type=int, default=4, show_default=True, help="drawn tenants")
@@ -199,7 +201,8 @@ def _trace(options: Options) -> Workload:
 
     folder = load_settings(traces=options.traces).traces
     trace = read_trace(options.arrivals, folder, options.trace_file)
-    return trace.first(options.calls) if options.calls else trace
+    trace = trace.first(options.calls) if options.calls else trace
+    return trace if options.speedup == 1.0 else trace.faster(options.speedup)
 
 
 def _changes(options: Options) -> dict[str, float]:

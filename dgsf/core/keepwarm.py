@@ -15,10 +15,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from dgsf.core.arrivals import ArrivalModel, Key
+from dgsf.core.rhythm import Rhythm
 
 FIRST_WORTH_S = 120.0  # resident seconds that one warm start is worth before the budget has taught better
 WORTH_SPAN = math.e**2  # the worth moves by at most this factor either way
-TARGET = 0.97  # of what is allowed; the rest is for what is already promised to running calls
+LEAD = 0.03  # a lead or debt of this part of what is allowed moves the worth by a factor e
+LEAST_LEAD_S = 600.0
+TARGET = 0.98  # of what is allowed; the rest is for what is already promised to running calls
 SWAP_GAIN = 2.0  # a function loaded ahead must be expected this many times sooner than the one it displaces
 RARE_PER_S = 1 / 3600  # functions expected less often than hourly are not loaded ahead
 
@@ -36,12 +39,11 @@ class Resident:
 class Budget:
     """Resident device-seconds allowed and spent so far, and what a warm start is worth because of them."""
 
-    horizon_s: float = 20_000.0  # a lead or debt of this many seconds moves the worth by a factor e
     allowed: float = 0.0
     spent: float = 0.0
 
     def worth_s(self) -> float:
-        lead = (self.allowed * TARGET - self.spent) / self.horizon_s
+        lead = (self.allowed * TARGET - self.spent) / max(LEAST_LEAD_S, LEAD * self.allowed)
         span = math.log(WORTH_SPAN)
         return FIRST_WORTH_S * math.exp(max(-span, min(span, lead)))
 
@@ -75,6 +77,7 @@ class KeepWarm:
 
     def __init__(self, slots: int, load_s: float, budget: Budget, step_s: float = 10.0) -> None:
         self.model = ArrivalModel()
+        self.rhythm = Rhythm()
         self._slots = slots
         self._load_s = load_s
         self._budget = budget
@@ -83,11 +86,24 @@ class KeepWarm:
     def saw(self, function: str, running: int, now: float) -> None:
         """A call came while `running` others of its function were."""
         self.model.saw(function, running + 1, now)
+        self.rhythm.saw(function, now)
 
     def expect(self, running: Counter[str], now: float) -> Expectation:
         rates = self.model.rates(now).tolist()
         pairs = zip(rates, self.model.keys, strict=True)
-        return Expectation(sorted(((r, k) for r, k in pairs if k[1] > running[k[0]]), reverse=True))
+        ranked = [(self._rate(rate, key, now), key) for rate, key in pairs if key[1] > running[key[0]]]
+        return Expectation(sorted(ranked, reverse=True))
+
+    def _rate(self, rate: float, key: Key, now: float) -> float:
+        """A regular function is expected when it is due, and not before."""
+        due = self.rhythm.due(key[0], now) if key[1] == 1 else None
+        return rate if due is None else due.rate(now, self._load_s)
+
+    def load_at(self, function: str, now: float) -> float | None:
+        """When to load a regular function ahead of its next call; None: not at all."""
+        due = self.rhythm.due(function, now)
+        begin = due.begin - self._load_s if due is not None else now
+        return begin if begin > now else None
 
     def review(self, device: int, pool: Sequence[Resident], running: Counter[str], devices: int, now: float) -> Review:
         """Called when something ended on a device, and again when the last review said so."""

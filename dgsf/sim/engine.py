@@ -197,7 +197,8 @@ class Simulator:
         item.call = call
         item.began = now
         spec = self.workload.functions[item.function]
-        item.work = load_s + self.workload.run_s[call] / item.speed * spec.slowdown
+        run_s = self.workload.run_s[call] * spec.slowdown
+        item.work = load_s + (run_s / item.speed if spec.scales else run_s)
         item.version += 1
         self._running += 1
         if self._sharing is None:

@@ -8,8 +8,7 @@ from dgsf.core.placement import BestFit, DotProduct, Fgd, GpuClustering, GpuPack
 from dgsf.errors import UsageError
 
 POLICIES: dict[str, Callable[[], Policy]] = {
-    kind.name: kind
-    for kind in (RandomFit, Policy, BestFit, WorstFit, DotProduct, GpuPacking, GpuClustering, Fgd)
+    kind.name: kind for kind in (RandomFit, Policy, BestFit, WorstFit, DotProduct, GpuPacking, GpuClustering, Fgd)
 }
 
 DEFAULT = BestFit.name

@@ -28,7 +28,7 @@ def read_genai(path: Path) -> Workload:
         "gmt_create": _moment,
         "exec_time_seconds": number(0.0, 1e7),
         "groupId": optional_text,
-        "checkpoint_model_version_id": text,
+        "checkpoint_model_version_id": optional_text,  # empty for some: they count as one model
     }
     rows = list(read_rows(path, columns))
     _in_order(path, [row["gmt_create"] for row in rows])
@@ -118,6 +118,7 @@ def _task(row: dict[str, object]) -> FunctionSpec:
         types=(str(row["gpu_spec"]) or "any",),
         share=0 if gpus == 0 or whole_devices else milli,
         devices=whole_devices,
+        scales=False,
         cpu_milli=int(str(row["cpu_milli"])),
         host_memory_mib=int(str(row["memory_mib"])),
     )

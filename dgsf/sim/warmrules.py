@@ -12,7 +12,7 @@ from collections import Counter, defaultdict
 from dgsf.core.keepwarm import Budget, KeepWarm, Resident, Review
 from dgsf.sim.warmpool import WarmPool
 
-_MINUTE = 60.0
+_BINS = 240  # four hours of minutes, as published
 
 
 class _Rule:
@@ -47,39 +47,41 @@ class FixedIdle(_Rule):
 
 
 class Histogram(FixedIdle):
-    """Per function: unload until the 5th percentile of its idle times, then keep to the 99th (minute bins)."""
+    """Per function: unload until the 5th percentile of its idle times, then keep to the 99th."""
 
     def __init__(self, range_s: float = 4 * 3600.0, few: int = 5) -> None:
         super().__init__(range_s)
-        self._bins = int(range_s / _MINUTE)
+        self._bin_s = range_s / _BINS
+        self._unload_s = math.inf  # an unload pays only if the function is not expected within its load time
         self._few = few
         self._seen: dict[str, Counter[int]] = defaultdict(Counter)
         self._ended: dict[str, float] = {}
 
     def arrived(self, pool: WarmPool, function: str, *, waits: bool) -> None:
+        self._unload_s = pool.load_s
         ended = self._ended.pop(function, None)
         if ended is not None:
-            self._seen[function][min(self._bins, int((pool.now - ended) / _MINUTE))] += 1
+            self._seen[function][min(_BINS, int((pool.now - ended) / self._bin_s))] += 1
 
     def ahead(self, pool: WarmPool, function: str) -> float | None:
         if pool.running[function] == 0:
             self._ended[function] = pool.now
         head = self._window(function)[0]
-        return 0.9 * head - pool.load_s if 0.9 * head > pool.load_s else None
+        return head - pool.load_s if head > pool.load_s else None
 
     def stays(self, item: Resident) -> float:
         head, tail = self._window(item.function)
-        if head == 0.0:
-            return 1.1 * tail
+        if head <= self._unload_s:
+            return tail
         from_call = item.idle_since == self._ended.get(item.function)
-        return 0.0 if from_call else 1.1 * tail - 0.9 * head  # unloaded after the call, kept when loaded ahead
+        return 0.0 if from_call else tail - head  # unloaded after the call, kept when loaded ahead
 
     def _window(self, function: str) -> tuple[float, float]:
         seen = self._seen[function]
         total = sum(seen.values())
-        if total < self._few or seen[self._bins] > total / 2:  # not representative: the paper's standard keep-alive
+        if total < self._few or seen[_BINS] > total / 2:  # not representative: the paper's standard keep-alive
             return 0.0, self._idle_s
-        return _percentile(seen, 0.05) * _MINUTE, (_percentile(seen, 0.99) + 1) * _MINUTE
+        return 0.9 * _percentile(seen, 0.05) * self._bin_s, 1.1 * (_percentile(seen, 0.99) + 1) * self._bin_s
 
 
 def _percentile(seen: Counter[int], share: float) -> int:
@@ -165,4 +167,5 @@ class Ours:
         return gone.device
 
     def ahead(self, pool: WarmPool, function: str) -> float | None:
-        return None
+        at = self._rule.load_at(function, pool.now)
+        return None if at is None else at - pool.now

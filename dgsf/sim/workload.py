@@ -25,6 +25,7 @@ class FunctionSpec:
     device_memory_mib: int = 0
     weights_mib: float = 0.0  # moved to the device by a cold start
     duty: float = 0.0  # the part of a run in which the device works for it alone; up to its share nobody is slowed
+    scales: bool = True  # a faster device shortens the run
     slowdown: float = 1.0  # remoted over native, by the performance model
 
 
@@ -60,6 +61,12 @@ class Workload:
         columns = (self.arrival_s, self.function, self.tenant, self.run_s)
         arrival, function, tenant, run = (column[:calls] for column in columns)
         return Workload(self.name, self.functions, self.tenants, arrival, function, tenant, run)  # type: ignore[arg-type]
+
+    def faster(self, factor: float) -> Workload:
+        """The same calls, arriving so many times faster."""
+        if not factor > 0:
+            raise UsageError(f"--speedup {factor:g}: it must be above 0")
+        return replace(self, arrival_s=[at / factor for at in self.arrival_s])
 
     def changed(self, **needs: float | int | tuple[str, ...]) -> Workload:
         """The same calls with some needs of every function set anew."""
