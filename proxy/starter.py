@@ -12,7 +12,7 @@ import socket
 from collections.abc import Awaitable, Callable
 
 from dgsf.clock import Clock
-from dgsf.core.placement import Request, choose
+from dgsf.core.placement import Chooser, Request
 from dgsf.errors import ConnectionLost, DgsfError, LeaseLost, NoDevice, PlatformError, ProtocolError
 from dgsf.store.rows import DeviceRow, LeaseGrant
 from dgsf.wire.frames import Kind, encode_frame
@@ -47,7 +47,9 @@ class Starter:
         area: SharedArea,
         limits: Limits,
         clock: Clock,
+        chooser: Chooser | None = None,
     ) -> None:
+        self._chooser = chooser or Chooser()
         self._directory = directory
         self._leases = leases
         self._code_of = code_of
@@ -101,14 +103,13 @@ class Starter:
         return freed
 
     async def _lease(self, lane: Lane) -> tuple[DeviceRow, LeaseGrant]:
-        request = Request(lane.options.gpu, lane.options.memory)
+        version = lane.version
+        request = Request(lane.options.gpu, lane.options.memory, tenant=str(version.tenant_id), function=version.name)
         views, rows = await self._directory.pool()
         if not any(view.healthy for view in views):
             raise NoDevice("no device is healthy now; see 'dgsf devices'")
-        while (chosen := choose(request, views)) is not None:
-            grant = await self._leases.grant(
-                chosen.id, lane.version.version_id, lane.version.tenant_id, request.memory_bytes
-            )
+        while (chosen := self._chooser.choose(request, views)) is not None:
+            grant = await self._leases.grant(chosen.id, version.version_id, version.tenant_id, request.memory_bytes)
             if grant is not None:
                 return rows[chosen.id], grant
             views = [view for view in views if view.id != chosen.id]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 PLACEMENT_POLICIES = (
     "dgsf",
+    "dgsf_slices",
     "random",
     "first_fit",
     "best_fit",

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
-from dgsf.core.placement import DeviceView, NodeView, Placer, Placement, Policy, Pool, Request, Workload
+from dgsf.core.placement import DeviceView, NodeView, Placement, Placer, Policy, Pool, Request, Workload
 from dgsf.core.placement.model import PLENTY, WHOLE
 from dgsf.sim.tracefiles import optional_text, read_rows, text, whole
 
@@ -95,7 +95,7 @@ def arrivals(tasks: list[Request], capacity: int, random: Random, until: float =
 
 def fill(nodes: list[OpenbNode], tasks: list[Request], policy: Callable[[Workload], Policy], seed: int) -> Filling:
     """One run: nodes and tasks in the order that the seed draws.  The policy may know the whole workload."""
-    random = Random(seed)
+    random = Random(seed)  # noqa: S311 (repeatable on purpose)
     rows = list(nodes)
     random.shuffle(rows)
     capacity = sum(node.gpus for node in nodes) * WHOLE

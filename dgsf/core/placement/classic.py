@@ -87,9 +87,9 @@ class GpuPacking(Tightest):
         room, there = pool.room[rows], pool.ids[rows] >= 0
         free = ((room == WHOLE) & there).sum(axis=1)
         count = there.sum(axis=1)
-        shared = (room >= need.share[rows, None]) & (room < WHOLE) & (not need.whole)
-        opened = np.where(shared.any(axis=1), 0, need.devices)
-        packed = np.maximum(100 - (room // 10).sum(axis=1) // 10, 50)
+        tightest = np.where(room >= need.share[rows, None], room, WHOLE).min(axis=1)
+        opened = np.where(tightest < WHOLE, 0, need.devices)
+        packed = np.maximum(100 - tightest // 10 // 10, 50)
         values = np.where(opened > 0, np.maximum(50 - opened, 33), packed)
         idle = free == count
         return np.where(idle, np.maximum(33 - count, count), values).astype(np.float64), None
@@ -101,9 +101,11 @@ class GpuClustering(Tightest):
     name: ClassVar[str] = "gpu_clustering"
 
     def score(self, pool: Pool, need: Need, rows: Ints) -> tuple[Floats, Ints | None]:
+        if not need.devices:
+            return np.zeros(len(rows)), None
         held = pool.classes[rows] > 0
         several = held.sum(axis=1)
-        has = held[:, _class_of(need)] if need.devices else np.zeros(len(rows), dtype=np.bool_)
+        has = held[:, _class_of(need)]
         bonus = np.select([has & (several == 1), has, several == 0], [75, 50, 25], 0)
         packed = 25 * (LARGE_GPU - pool.room[rows].sum(axis=1)) // LARGE_GPU
         return (packed + bonus).astype(np.float64), None

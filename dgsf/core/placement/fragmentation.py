@@ -1,21 +1,22 @@
 """How much of a row's room the popular shapes cannot use, now and after each way to place a request (FGD, ATC'23).
 
 For a shape that cannot run in a row, all its room is waste; for one that can, the room of devices too full for it.
-The measure is the mean over the popular shapes, in thousandths of a device.  Tables by room make it a few lookups.
+The measure is the mean over the popular shapes, in thousandths of a device.  Tables by room and sums kept per row
+make it a few lookups.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
+from dgsf.core.placement.model import WHOLE
 from dgsf.core.placement.need import Need
 from dgsf.core.placement.pool import Bools, Floats, Ints, Pool
-from dgsf.core.placement.model import WHOLE
 from dgsf.core.placement.workload import Popular
 
 
 class Fragmentation:
-    """The measure for one set of popular shapes."""
+    """The measure for one set of popular shapes over one pool."""
 
     def __init__(self, popular: Popular, pool: Pool) -> None:
         with_device = popular.share > 0
@@ -27,32 +28,42 @@ class Fragmentation:
         self._useful: Floats = np.where(room >= sizes, room, 0).astype(np.float64)  # room that a size can use
         self._enough: Ints = (room >= sizes).astype(np.int64)
         ranks = [pool.rank(types) >= 0 for types, has in zip(popular.types, with_device, strict=True) if has]
-        self._typed: Bools = np.array(ranks, dtype=np.bool_).reshape(len(ranks), len(pool.nodes)).T
+        rows = len(pool.nodes)
+        self._typed: Bools = np.array(ranks, dtype=np.bool_).reshape(len(ranks), rows).T
+        self._seen: Ints = np.full(rows, -1, dtype=np.int64)
+        self._row_useful: Floats = np.zeros((rows, len(sizes)))
+        self._row_enough: Ints = np.zeros((rows, len(sizes)), dtype=np.int64)
+        self._row_waste: Floats = np.zeros(rows)
 
-    def now(self, pool: Pool, rows: Ints) -> Floats:
-        """The waste of each row as it is."""
-        room = pool.room[rows]
+    def fall(self, pool: Pool, need: Need, rows: Ints, columns: Ints | None) -> Floats:
+        """By how much the waste of each row falls when the request takes its whole devices, or this column."""
+        self._follow(pool, rows)
+        total = pool.room[rows].sum(axis=1) - need.share[rows] * need.devices
+        useful, enough = self._row_useful[rows], self._row_enough[rows]
+        if columns is None:
+            useful -= need.devices * self._useful[WHOLE]
+            enough -= need.devices * self._enough[WHOLE]
+        else:
+            before = pool.room[rows, columns]
+            after = before - need.share[rows]
+            useful += self._useful[after] - self._useful[before]
+            enough += self._enough[after] - self._enough[before]
+        waste = self._waste(total, useful, enough, pool.cpu[rows] - need.request.cpu_milli, rows)
+        fallen: Floats = self._row_waste[rows] - waste
+        return fallen
+
+    def _follow(self, pool: Pool, rows: Ints) -> None:
+        """Bring the sums of rows that have changed up to date."""
+        stale = rows[self._seen[rows] != pool.changes[rows]]
+        if not len(stale):
+            return
+        room = pool.room[stale]
         useful, enough = self._useful[room].sum(axis=1), self._enough[room].sum(axis=1)
-        return self._waste(room.sum(axis=1), useful, enough, pool.cpu[rows], self._typed[rows])
+        self._row_useful[stale], self._row_enough[stale] = useful, enough
+        self._row_waste[stale] = self._waste(room.sum(axis=1), useful, enough, pool.cpu[stale], stale)
+        self._seen[stale] = pool.changes[stale]
 
-    def after(self, pool: Pool, need: Need, rows: Ints) -> Floats:
-        """The waste of each row after the request; for a share of one device, (rows, columns)."""
-        room = pool.room[rows]
-        useful, enough = self._useful[room], self._enough[room]
-        cpu = pool.cpu[rows] - need.request.cpu_milli
-        total = room.sum(axis=1)
-        if need.devices == 0 or need.whole:
-            taken = need.devices if need.whole else 0
-            row_useful = useful.sum(axis=1) - taken * self._useful[WHOLE]
-            row_enough = enough.sum(axis=1) - taken * self._enough[WHOLE]
-            return self._waste(total - taken * WHOLE, row_useful, row_enough, cpu, self._typed[rows])
-        rest = np.maximum(room - need.share[rows, None], 0)
-        each_useful = useful.sum(axis=1)[:, None] - useful + self._useful[rest]
-        each_enough = enough.sum(axis=1)[:, None] - enough + self._enough[rest]
-        left = (total - need.share[rows])[:, None]
-        return self._waste(left, each_useful, each_enough, cpu[:, None], self._typed[rows][:, None])
-
-    def _waste(self, total: Ints, useful: Floats, enough: Ints, cpu: Ints, typed: Bools) -> Floats:
-        runs = (enough[..., self._size_of] >= self._devices) & (cpu[..., None] >= self._cpu) & typed
-        waste: Floats = total - ((useful[..., self._size_of] * runs) @ self._weight)
+    def _waste(self, total: Ints, useful: Floats, enough: Ints, cpu: Ints, rows: Ints) -> Floats:
+        runs = (enough[:, self._size_of] >= self._devices) & (cpu[:, None] >= self._cpu) & self._typed[rows]
+        waste: Floats = total - (useful[:, self._size_of] * runs) @ self._weight
         return waste

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 ANY = "any"
 WHOLE = 1000  # thousandths of one device
+NO_SLICE, NEW_SLICE = -1, 0  # instead of the number of a slice
 PLENTY = 2**60  # more than any node has, where a view does not say
 
 
@@ -86,7 +87,7 @@ class Placement:
     row: int
     columns: tuple[int, ...]
     share: int  # thousandths taken of each device, slices included
-    owned_slice: int = -1  # number of the tenant's slice on that device, where the policy makes slices
+    owned_slice: int = NO_SLICE  # number of the tenant's slice on that device, where the policy makes slices
 
 
 @dataclass(frozen=True, slots=True)

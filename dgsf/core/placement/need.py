@@ -32,6 +32,10 @@ class Need:
             share, devices = np.full(rows, request.share, dtype=np.int64), int(request.share > 0)
         return Need(request, pool.rank(request.types), share, devices, whole)
 
+    def instead(self, request: Request) -> Need:
+        """The same need for another request of the same shape."""
+        return Need(request, self.rank, self.share, self.devices, self.whole)
+
     def columns(self, pool: Pool, rows: Ints) -> Bools:
         """Which devices of these rows have room for it."""
         return (pool.room[rows] >= self.share[rows, None]) & (pool.memory[rows] >= self.request.memory_bytes)

@@ -1,7 +1,8 @@
 """Answers requests from a pool by a policy: filters, scores, picks; the same code in production and in simulations.
 
-Scores are kept per shape of request.  When a shape comes again, only the rows that changed since are scored anew, so
-a decision costs little more than one look over the rows.  It decides; booking is the pool's.
+Scores are kept per shape of request.  When a shape comes again, only the rows that changed since are looked at anew,
+and only those that have room are scored, so a decision costs little more than one look over the rows.  It decides;
+booking is the pool's.
 """
 
 from __future__ import annotations
@@ -16,20 +17,20 @@ from dgsf.core.placement.policy import Policy
 from dgsf.core.placement.pool import Floats, Ints, Pool
 
 NEVER = -np.inf
+SHAPES = 4096  # kept at most
 RANK_STEP = 1e9  # a preferred type wins over any score
-LOG_LIMIT = 100_000
 
 
 class _Scores:
-    """The scores of one shape, up to a position in the pool's log of changes."""
+    """The scores of one shape, and how often each row had changed when it was scored."""
 
     __slots__ = ("columns", "epoch", "need", "seen", "values")
 
-    def __init__(self, need: Need) -> None:
+    def __init__(self, need: Need, rows: int) -> None:
         self.need = need
-        self.values: Floats = np.empty(0)
-        self.columns: Ints | None = None
-        self.seen = -1
+        self.values: Floats = np.full(rows, NEVER)
+        self.columns: Ints = np.zeros(rows, dtype=np.int64)
+        self.seen: Ints = np.full(rows, -1, dtype=np.int64)
         self.epoch = -1
 
 
@@ -41,52 +42,48 @@ class Placer:
         self.policy = policy
         self._random = random
         self._scores: dict[object, _Scores] = {}
-        self._all = np.arange(len(pool.nodes), dtype=np.int64)
 
     def place(self, request: Request) -> Placement | Refusal:
         """The best place that has room now, or why there is none.  Nothing is booked."""
         self.policy.observe(request, self.pool)
-        scores = self._scored(request)
+        scores = self._of_shape(request)
+        if self.policy.decides(request):
+            return self.policy.decide(self.pool, scores.need, self._random) or self._refuse(scores.need)
+        self._bring_up_to_date(scores)
         row = self.policy.pick(scores.values, self._random) if len(scores.values) else -1
         if row < 0 or scores.values[row] == NEVER:
             return self._refuse(scores.need)
-        return self.policy.placement(self.pool, scores.need, row, scores.columns, self._random)
+        return self.policy.placement(self.pool, scores.need, row, int(scores.columns[row]), self._random)
 
-    def _scored(self, request: Request) -> _Scores:
+    def _of_shape(self, request: Request) -> _Scores:
         key = self.policy.cache_key(request)
         scores = self._scores.get(key)
         if scores is None:
-            scores = self._scores[key] = _Scores(Need.of(request, self.pool))
+            if len(self._scores) >= SHAPES:
+                self._scores.clear()
+            scores = self._scores[key] = _Scores(Need.of(request, self.pool), len(self.pool.nodes))
         elif scores.need.request is not request:
-            scores.need = Need(request, scores.need.rank, scores.need.share, scores.need.devices, scores.need.whole)
-        log = self.pool.changed
-        if scores.epoch != self.policy.epoch or scores.seen < 0 or self.policy.volatile:
-            scores.values, scores.columns = self._score(scores.need, self._all)
-            scores.epoch = self.policy.epoch
-        elif scores.seen < len(log):
-            self._refresh(scores, np.array(sorted(set(log[scores.seen :])), dtype=np.int64))
-        scores.seen = len(log)
-        if len(log) > LOG_LIMIT:
-            self._forget_log()
+            scores.need = scores.need.instead(request)
         return scores
 
+    def _bring_up_to_date(self, scores: _Scores) -> None:
+        if scores.epoch != self.policy.epoch:
+            scores.seen.fill(-1)
+            scores.epoch = self.policy.epoch
+        self._refresh(scores, np.flatnonzero(scores.seen != self.pool.changes))
+
     def _refresh(self, scores: _Scores, rows: Ints) -> None:
-        values, columns = self._score(scores.need, rows)
-        scores.values[rows] = values
-        if scores.columns is not None and columns is not None:
-            scores.columns[rows] = columns
-
-    def _score(self, need: Need, rows: Ints) -> tuple[Floats, Ints | None]:
-        values, columns = self.policy.score(self.pool, need, rows)
-        values = values - RANK_STEP * need.rank[rows]
-        values[~self.policy.able(self.pool, need, rows)] = NEVER
-        return values, columns
-
-    def _forget_log(self) -> None:
-        """Every cache is scored anew once; the log starts empty."""
-        self.pool.changed.clear()
-        for scores in self._scores.values():
-            scores.seen = -1
+        """Score the rows that have changed."""
+        if not len(rows):
+            return
+        scores.seen[rows] = self.pool.changes[rows]
+        scores.values[rows] = NEVER
+        rows = rows[self.policy.able(self.pool, scores.need, rows)]
+        if len(rows):
+            values, columns = self.policy.score(self.pool, scores.need, rows)
+            scores.values[rows] = values - RANK_STEP * scores.need.rank[rows]
+            if columns is not None:
+                scores.columns[rows] = columns
 
     def _refuse(self, need: Need) -> Refusal:
         if not (need.rank >= 0).any():

@@ -11,7 +11,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from dgsf.core.placement.model import Placement, Request
+from dgsf.core.placement.model import NO_SLICE, Placement, Request
 from dgsf.core.placement.need import Need
 from dgsf.core.placement.pool import Bools, Floats, Ints, Pool
 
@@ -20,8 +20,11 @@ class Policy:
     """First fit: the first row with room, in it the first devices."""
 
     name: ClassVar[str] = "first_fit"
-    volatile: ClassVar[bool] = False  # scores depend on more than shape and row: never kept
+    names_device: ClassVar[bool] = False  # `score` also says which device of each row it means
     epoch: int = 0  # raised when what it has learned makes every kept score old
+
+    def look_at(self, pool: Pool) -> None:
+        """The next requests are for this pool; what was learned of requests stays."""
 
     def observe(self, request: Request, pool: Pool) -> None:
         """A request arrives; policies that learn do it here."""
@@ -30,12 +33,20 @@ class Policy:
         """Requests with one key get one score."""
         return request.shape
 
+    def decides(self, request: Request) -> bool:
+        """Whether `decide` answers this request, because its score depends on more than its shape."""
+        return False
+
+    def decide(self, pool: Pool, need: Need, random: Random) -> Placement | None:
+        """The place for a request that `decides` said yes to; None: no room."""
+        raise NotImplementedError
+
     def able(self, pool: Pool, need: Need, rows: Ints) -> Bools:
         """Which of these rows can take it now."""
         return need.rows(pool, rows)
 
     def score(self, pool: Pool, need: Need, rows: Ints) -> tuple[Floats, Ints | None]:
-        """The higher the better, and optionally the device to take in each row."""
+        """The higher the better, for rows that can take it; and optionally which device of each row."""
         return np.zeros(len(rows)), None
 
     def pick(self, values: Floats, random: Random) -> int:
@@ -46,19 +57,24 @@ class Policy:
         """The device of the row that one share is taken from: the first with room."""
         return int(need.columns(pool, np.array([row]))[0].argmax())
 
-    def placement(self, pool: Pool, need: Need, row: int, columns: Ints | None, random: Random) -> Placement:
-        """The devices of the row that was picked."""
+    def placement(self, pool: Pool, need: Need, row: int, best: int, random: Random) -> Placement:
+        """The devices of the row that was picked; `best` is the device that `score` named, if it names any."""
         if need.devices == 0:
             chosen: tuple[int, ...] = ()
         elif need.whole:
             able = need.columns(pool, np.array([row]))[0]
             chosen = tuple(int(column) for column in np.flatnonzero(able)[: need.devices])
-        elif columns is not None:
-            chosen = (int(columns[row]),)
+        elif self.names_device:
+            chosen = (best,)
         else:
             chosen = (self.column(pool, need, row, random),)
-        devices = tuple(int(pool.ids[row, column]) for column in chosen)
-        return Placement(devices, pool.nodes[row], row, chosen, int(need.share[row]) if chosen else 0)
+        return placed(pool, row, chosen, int(need.share[row]) if chosen else 0)
+
+
+def placed(pool: Pool, row: int, columns: tuple[int, ...], share: int, owned_slice: int = NO_SLICE) -> Placement:
+    """A placement in this row."""
+    devices = tuple(int(pool.ids[row, column]) for column in columns)
+    return Placement(devices, pool.nodes[row], row, columns, share, owned_slice)
 
 
 class Tightest(Policy):

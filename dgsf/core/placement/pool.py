@@ -1,21 +1,21 @@
 """The pool as arrays: a row per node (and device type on it), a column per device, whole numbers throughout.
 
 It keeps what is left of every share, memory and processor, which devices may be used, who owns slices, and when the
-devices in use are expected to be free.  A log of changed rows lets score caches follow at little cost.  It never
-chooses: it is told what is taken and given back, and refuses to go below zero.
+devices in use are expected to be free.  Each row counts its changes, so score caches can follow at little cost.  It
+never chooses: it is told what is taken and given back, and refuses to go below zero.
 """
 
 from __future__ import annotations
 
 from bisect import insort
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from dgsf.core.placement.matching import rank_of
-from dgsf.core.placement.model import PLENTY, WHOLE, DeviceView, NodeView, Placement, Request, Slice
+from dgsf.core.placement.model import NO_SLICE, PLENTY, WHOLE, DeviceView, NodeView, Placement, Request, Slice
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -25,11 +25,14 @@ RowKey = tuple[str, str, str, int]  # node, type, kind, slots
 
 
 @dataclass(slots=True)
-class _OwnedSlice:
+class OwnedSlice:
+    """A slice in use: whose it is, how large, how full, and until when."""
+
     number: int
     tenant: str
     share: int
     used: int
+    until: float = 0.0
 
 
 @dataclass(slots=True)
@@ -39,6 +42,7 @@ class Pool:
     ids: Ints  # (rows, columns); -1: no such device
     left: Ints  # thousandths not given away
     room: Ints  # the same, 0 where the device may not be used
+    usable: Bools
     memory: Ints  # bytes free on each device
     cpu: Ints  # (rows)
     host_memory: Ints
@@ -47,18 +51,19 @@ class Pool:
     names: list[tuple[str, str]]  # (type, kind)
     nodes: list[str]
     speed: Floats
+    changes: Ints  # (rows) how often each row has changed
     tasks: Ints  # tasks on each device
+    opened: Ints  # the order in which the devices in use came into use
     classes: Ints  # (rows, columns + 1) tasks that hold a share (0), one whole device (1), two (2), ...
     until: Floats  # when each device is expected to be free
     siblings: list[list[int]]  # rows of the same node
     resident: dict[str, set[Place]]
     where: dict[int, Place]
-    slices: dict[Place, list[_OwnedSlice]] = field(default_factory=dict)
+    slices: dict[Place, list[OwnedSlice]] = field(default_factory=dict)
     ends: dict[Place, list[float]] = field(default_factory=dict)
-    changed: list[int] = field(default_factory=list)
     now: float = 0.0
     _next_slice: int = 0
-    _usable: Bools = field(default_factory=lambda: np.zeros((0, 0), dtype=np.bool_))
+    _openings: int = 0
 
     @staticmethod
     def of(devices: Iterable[DeviceView], nodes: Sequence[NodeView] = ()) -> Pool:
@@ -80,7 +85,7 @@ class Pool:
         if any(self.memory[row, column] < request.memory_bytes for column in columns):
             raise ValueError(f"a device of node {placement.node} has too little memory left")
         for column in columns:
-            placement = self._own(request, placement, (row, column))
+            placement = self._own(request, placement, (row, column), ends_at)
         self._shift(request, placement, -1)
         if ends_at and columns:
             self._expect(row, columns, ends_at)
@@ -91,7 +96,7 @@ class Pool:
         share = placement.share
         for column in placement.columns:
             place = (placement.row, column)
-            if placement.owned_slice >= 0:
+            if placement.owned_slice != NO_SLICE:
                 share = self._disown(request, placement, place)
             if ends_at:
                 self.ends[place].remove(ends_at)
@@ -102,8 +107,8 @@ class Pool:
         """An unhealthy device keeps what it holds and gets nothing new."""
         row, column = self.where[device]
         self.room[row, column] = self.left[row, column] if healthy else 0
-        self._usable[row, column] = healthy
-        self.changed.append(row)
+        self.usable[row, column] = healthy
+        self.changes[row] += 1
 
     def slices_of(self, device: int) -> tuple[Slice, ...]:
         return tuple(Slice(s.tenant, s.share, s.used) for s in self.slices.get(self.where[device], ()))
@@ -113,16 +118,19 @@ class Pool:
         moved = sign * (placement.share if share is None else share)
         for column in columns:
             self.left[row, column] += moved
-            if self._usable[row, column]:
+            if self.usable[row, column]:
                 self.room[row, column] = self.left[row, column]
             self.memory[row, column] += sign * request.memory_bytes
+            if self.tasks[row, column] == 0:
+                self._openings += 1
+                self.opened[row, column] = self._openings
             self.tasks[row, column] -= sign
         if columns:
             self.classes[row, len(columns) if placement.share == WHOLE else 0] -= sign
         for each in self.siblings[row] if request.cpu_milli or request.host_memory else (row,):
             self.cpu[each] += sign * request.cpu_milli
             self.host_memory[each] += sign * request.host_memory
-            self.changed.append(each)
+            self.changes[each] += 1
 
     def _expect(self, row: int, columns: Sequence[int], ends_at: float) -> None:
         for column in columns:
@@ -130,21 +138,20 @@ class Pool:
             insort(ends, ends_at)
             self.until[row, column] = ends[-1]
 
-    def _own(self, request: Request, placement: Placement, place: Place) -> Placement:
-        if placement.owned_slice == -1:
+    def _own(self, request: Request, placement: Placement, place: Place, ends_at: float) -> Placement:
+        if placement.owned_slice == NO_SLICE:
             return placement
         owned = self.slices.setdefault(place, [])
         mine = next((s for s in owned if s.number == placement.owned_slice), None)
         if mine is None:
             self._next_slice += 1
-            mine = _OwnedSlice(self._next_slice, request.tenant, placement.share, 0)
+            mine = OwnedSlice(self._next_slice, request.tenant, placement.share, 0)
             owned.append(mine)
         elif mine.tenant != request.tenant or mine.used + (request.share or 0) > mine.share:
             raise ValueError(f"slice {mine.number} belongs to another tenant or is full")
         mine.used += request.share or 0
-        return Placement(
-            placement.devices, placement.node, placement.row, placement.columns, placement.share, mine.number
-        )
+        mine.until = max(mine.until, ends_at)
+        return replace(placement, owned_slice=mine.number)
 
     def _disown(self, request: Request, placement: Placement, place: Place) -> int:
         """What becomes free when a task leaves its slice: nothing, or the slice when it was the last."""
@@ -159,7 +166,9 @@ class Pool:
 def _build(devices: list[DeviceView], nodes: Sequence[NodeView]) -> Pool:
     rows: dict[RowKey, list[DeviceView]] = {}
     for device in devices:
-        rows.setdefault((device.node or f"device-{device.id}", device.type, device.kind, device.slots), []).append(device)
+        rows.setdefault((device.node or f"device-{device.id}", device.type, device.kind, device.slots), []).append(
+            device
+        )
     return _fill(rows, {node.name: node for node in nodes})
 
 
@@ -176,6 +185,7 @@ def _fill(rows: dict[RowKey, list[DeviceView]], nodes: dict[str, NodeView]) -> P
         ids=np.full(shape, -1, dtype=np.int64),
         left=np.zeros(shape, dtype=np.int64),
         room=np.zeros(shape, dtype=np.int64),
+        usable=np.zeros(shape, dtype=np.bool_),
         memory=np.zeros(shape, dtype=np.int64),
         cpu=np.array([node.free_cpu_milli for node in plain], dtype=np.int64),
         host_memory=np.array([node.free_memory for node in plain], dtype=np.int64),
@@ -184,14 +194,15 @@ def _fill(rows: dict[RowKey, list[DeviceView]], nodes: dict[str, NodeView]) -> P
         names=list(names),
         nodes=[key[0] for key in rows],
         speed=np.array([devices[0].speed for devices in rows.values()], dtype=np.float64),
+        changes=np.zeros(len(rows), dtype=np.int64),
         tasks=np.zeros(shape, dtype=np.int64),
+        opened=np.zeros(shape, dtype=np.int64),
         classes=np.zeros((len(rows), wide + 1), dtype=np.int64),
         until=np.zeros(shape, dtype=np.float64),
         siblings=[by_node[key[0]] for key in rows],
         resident={},
         where={},
     )
-    pool._usable = np.zeros(shape, dtype=np.bool_)
     for row, members in enumerate(rows.values()):
         for column, device in enumerate(members):
             _enter(pool, row, column, device)
@@ -203,7 +214,7 @@ def _enter(pool: Pool, row: int, column: int, device: DeviceView) -> None:
     pool.ids[row, column] = device.id
     pool.left[row, column] = left
     pool.room[row, column] = left if device.healthy else 0
-    pool._usable[row, column] = device.healthy
+    pool.usable[row, column] = device.healthy
     pool.memory[row, column] = min(PLENTY, device.free_memory)
     pool.tasks[row, column] = device.slots - device.free_slots
     pool.until[row, column] = device.busy_until_s
@@ -213,7 +224,7 @@ def _enter(pool: Pool, row: int, column: int, device: DeviceView) -> None:
     for part in device.slices:
         pool._next_slice += 1
         pool.slices.setdefault((row, column), []).append(
-            _OwnedSlice(pool._next_slice, part.tenant, part.share, part.used)
+            OwnedSlice(pool._next_slice, part.tenant, part.share, part.used)
         )
 
 

@@ -1,0 +1,125 @@
+"""The GPU-hours experiment: short tasks of several tenants that each ask for a part of one GPU.
+
+Every task starts when it arrives and never moves.  The figure of merit is the integral over time of the number of GPUs
+that hold at least one task.  The bounds say what no placement can beat.
+"""
+
+from __future__ import annotations
+
+import heapq
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from random import Random
+
+from dgsf.core.placement import DeviceView, Placement, Placer, Policy, Pool, Request
+from dgsf.core.placement.model import PLENTY, WHOLE
+from dgsf.errors import TraceError
+from dgsf.sim.tracefiles import number, read_rows, text, whole
+
+TASKS_FILE = "fractional_tenants.csv"
+HOUR = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    tenant: str
+    arrival_s: float
+    duration_s: float
+    percent: int
+
+    @property
+    def end_s(self) -> float:
+        return self.arrival_s + self.duration_s
+
+    def request(self) -> Request:
+        return Request(("any",), 0, tenant=self.tenant, share=self.percent * WHOLE // 100, duration_s=self.duration_s)
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What one run used."""
+
+    gpu_hours: float
+    most_gpus: int
+    tasks: int
+    seconds: float  # spent deciding and booking
+
+
+def read_tasks(path: Path) -> list[Task]:
+    """The tasks in order of arrival."""
+    columns = {"tenant": text, "arrival_s": number(), "duration_s": number(1e-6), "gpu_percent": whole(1, 100)}
+    tasks = [Task(*row.values()) for row in read_rows(path, columns)]
+    for line, (before, after) in enumerate(pairwise(tasks), start=3):
+        if after.arrival_s < before.arrival_s:
+            raise TraceError(f"{path}: line {line}, column 'arrival_s': tasks must be in order of arrival")
+    return tasks
+
+
+def gpu_pool(gpus: int) -> Pool:
+    """So many GPUs, each on a node of its own."""
+    return Pool.of(
+        DeviceView(each, "gpu", "cuda", True, 1, PLENTY, 1, PLENTY, free_share=WHOLE) for each in range(gpus)
+    )
+
+
+class _Meter:
+    """How many GPUs are in use, over time."""
+
+    def __init__(self) -> None:
+        self.in_use = self.most = 0
+        self.gpu_seconds = 0.0
+        self._since = 0.0
+
+    def change(self, now: float, by: int) -> None:
+        self.gpu_seconds += (now - self._since) * self.in_use
+        self._since = now
+        self.in_use += by
+        self.most = max(self.most, self.in_use)
+
+
+def run(tasks: Sequence[Task], policy: Policy, gpus: int = 64, seed: int = 0) -> Usage:
+    """All tasks through one policy; tasks that end at an instant leave before those that arrive then."""
+    pool = gpu_pool(gpus)
+    placer = Placer(pool, policy, Random(seed))  # noqa: S311 (repeatable on purpose)
+    meter = _Meter()
+    running: list[tuple[float, int, Request, Placement]] = []
+    started = time.perf_counter()
+    for order, task in enumerate(tasks):
+        _end_until(task.arrival_s, running, pool, meter)
+        pool.now = task.arrival_s
+        request = task.request()
+        answer = placer.place(request)
+        if not isinstance(answer, Placement):
+            raise TraceError(f"{gpus} GPUs are too few for these tasks: {answer.reason}")
+        meter.change(task.arrival_s, int(pool.tasks[answer.row, answer.columns[0]] == 0))
+        answer = pool.take(request, answer, task.end_s)
+        heapq.heappush(running, (task.end_s, order, request, answer))
+    _end_until(float("inf"), running, pool, meter)
+    return Usage(meter.gpu_seconds / HOUR, meter.most, len(tasks), time.perf_counter() - started)
+
+
+def _end_until(now: float, running: list[tuple[float, int, Request, Placement]], pool: Pool, meter: _Meter) -> None:
+    while running and running[0][0] <= now:
+        end, _, request, placement = heapq.heappop(running)
+        pool.give_back(request, placement, end)
+        meter.change(end, -int(pool.tasks[placement.row, placement.columns[0]] == 0))
+
+
+def work_hours(tasks: Sequence[Task]) -> float:
+    """Pure work: what perfectly divisible tasks would use."""
+    return sum(task.duration_s * task.percent for task in tasks) / 100 / HOUR
+
+
+def bound_hours(tasks: Sequence[Task]) -> float:
+    """No placement uses less: at each instant the shares in use, rounded up to whole GPUs."""
+    events = sorted(
+        [(task.end_s, -task.percent) for task in tasks] + [(task.arrival_s, task.percent) for task in tasks]
+    )
+    asked, since, total = 0, 0.0, 0.0
+    for now, percent in events:
+        total += (now - since) * -(-asked // 100)
+        asked, since = asked + percent, now
+    return total / HOUR
