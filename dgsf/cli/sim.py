@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dgsf.cli.output import json_option, show_json, show_rows
+from dgsf.core.policies import DEFAULT_PLACEMENT, PLACEMENT_POLICIES
 from dgsf.errors import UsageError
 
 if TYPE_CHECKING:
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
     from dgsf.sim.result import Result
     from dgsf.sim.workload import Workload
 
-ARRIVALS = ("poisson", "bursts", "genai", "azure", "openb")
+ARRIVALS = ("poisson", "bursts", "genai", "azure", "openb", "tenants")
+NEVER_AGAIN = ("openb", "tenants")  # traces of tasks: nothing is called twice
 NO_LIMIT = 0
 SHARING_DUTY = 0.5
 SHARING_INTERFERENCE = 0.05
@@ -59,6 +61,7 @@ class Options:
     interference: float
     slo_s: float
     fifo: bool
+    durations: bool
     exclusive: bool
 
 
@@ -102,7 +105,7 @@ class Options:
 @click.option("--policy", "policies", multiple=True, help="placement policy; give several to compare, or 'all'")
 @click.option("--seeds", type=click.IntRange(1, 1000), default=1, show_default=True, help="runs to take the mean of")
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="the first seed")
-@click.option("--idle-s", type=click.FloatRange(0), help="warm instances stay so long (60; 0 for openb)")
+@click.option("--idle-s", type=click.FloatRange(0), help="warm instances stay so long (60; 0 for openb and tenants)")
 @click.option(
     "--mtbf-h", type=click.FloatRange(0), default=0.0, help="mean hours between failures of a device; 0: none"
 )
@@ -118,6 +121,7 @@ class Options:
 )
 @click.option("--slo-s", type=click.FloatRange(0), default=0.0, help="a call must end within so long (3 x its own run)")
 @click.option("--fifo", is_flag=True, help="first come, first served, instead of fairness between tenants")
+@click.option("--durations", is_flag=True, help="placement knows how long tasks run (openb, tenants)")
 @click.option("--exclusive", is_flag=True, help="every call gets a whole device")
 @click.option("--against-exclusive", is_flag=True, help="compare sharing with a whole device for every call")
 @click.option("--plot", type=click.Path(path_type=Path), help="draw the comparison into a PNG file")
@@ -159,15 +163,15 @@ def _write(results: list[Result], title: str, plot: Path | None, html: Path | No
 # --- what to run ------------------------------------------------------------------------------
 def _experiment(options: Options) -> Experiment:
     from dgsf.sim.experiment import Experiment
-    from dgsf.sim.policies import DEFAULT, POLICIES
     from dgsf.sim.pools import load_pool
     from dgsf.sim.rules import Rules
 
-    policies = tuple(POLICIES) if options.policies == ("all",) else options.policies or (DEFAULT,)
-    idle_s = options.idle_s if options.idle_s is not None else (0.0 if options.arrivals == "openb" else 60.0)
+    policies = PLACEMENT_POLICIES if options.policies == ("all",) else options.policies or (DEFAULT_PLACEMENT,)
+    idle_s = options.idle_s if options.idle_s is not None else (0.0 if options.arrivals in NEVER_AGAIN else 60.0)
     rules = Rules(
         idle_s=idle_s, mtbf_h=options.mtbf_h, mttr_s=options.mttr_s, interference=options.interference,
-        slo_s=options.slo_s, fair=not options.fifo, exclusive=options.exclusive, seed=options.seed,
+        slo_s=options.slo_s, fair=not options.fifo, exclusive=options.exclusive,
+        durations=options.durations, seed=options.seed,
     )  # fmt: skip
     return Experiment(_workload(options), load_pool(options.pool), policies, rules, options.seeds)
 

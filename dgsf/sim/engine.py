@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import heapq
 from array import array
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import Callable
 from random import Random
 
@@ -42,8 +42,11 @@ class Simulator:
         self.now = 0.0
         count = len(workload.functions)
         owners = _owners(workload)
+        durations = _durations(workload) if rules.durations else {}
         self._requests: list[Request] = [
-            request_of(item, workload.tenants[owners[index]], rules.exclusive)
+            request_of(
+                item, workload.tenants[owners[index]], exclusive=rules.exclusive, duration_s=durations.get(index, 0.0)
+            )
             for index, item in enumerate(workload.functions)
         ]
         self._idle: list[list[Instance]] = [[] for _ in range(count)]
@@ -240,7 +243,7 @@ class Simulator:
         self._running -= 1
         if self._sharing is not None:
             self._sharing.left(item, self.workload.functions[item.function].duty, now)
-        used = (now - item.began) * item.booked / 1000
+        used = (now - item.began) * item.share
         self.busy_s += used
         self.tenant_s[self.workload.tenant[item.call]] += used
         if self._fair is not None:
@@ -334,7 +337,7 @@ class Simulator:
         for item in list(self._on.get(device, ())):
             call = item.call
             if call >= 0:
-                self.lost_s += (self.now - item.began) * item.booked / 1000
+                self.lost_s += (self.now - item.began) * item.share
                 self._stop(item)
                 self.retried += 1
                 self._queue(call, self._queues[item.function].appendleft)
@@ -363,6 +366,13 @@ def _owners(workload: Workload) -> list[int]:
     for function, tenant in zip(reversed(workload.function), reversed(workload.tenant), strict=True):
         found[function] = tenant
     return found
+
+
+def _durations(workload: Workload) -> dict[int, float]:
+    """How long an instance lives, where it serves one call only."""
+    calls = Counter(workload.function)
+    pairs = zip(workload.function, workload.run_s, strict=True)
+    return {function: run_s for function, run_s in pairs if calls[function] == 1}
 
 
 def _contended(workload: Workload, rules: Rules) -> bool:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from dgsf.core.placement import make_policy
 from dgsf.errors import UsageError
 from dgsf.sim.engine import Simulator
-from dgsf.sim.policies import policy_by_name
 from dgsf.sim.pools import PoolSpec
 from dgsf.sim.result import Result, mean_of, summarise
 from dgsf.sim.rules import Rules
@@ -36,7 +36,7 @@ def run_experiment(wanted: Experiment, progress: Progress | None = None) -> list
     if not wanted.policies or wanted.seeds < 1:
         raise UsageError("a simulation needs at least one policy and one seed")
     for name in wanted.policies:
-        policy_by_name(name)  # a wrong name is told before anything runs
+        make_policy(name)  # a wrong name is told before anything runs
     found: dict[str, list[Result]] = {name: [] for name in wanted.policies}
     for number in range(wanted.seeds):
         seed = wanted.rules.seed + number

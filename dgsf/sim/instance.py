@@ -9,17 +9,18 @@ class Instance:
     """Where it is, what it runs, and since when."""
 
     __slots__ = (
-        "began", "booked", "call", "dead", "devices", "expiring", "function", "idle_since", "placement", "request",
-        "row", "slow", "speed", "updated", "version", "work",
+        "began", "call", "dead", "devices", "ends_at", "expiring", "function", "idle_since", "placement", "request",
+        "row", "share", "slow", "speed", "updated", "version", "work",
     )  # fmt: skip
 
-    def __init__(self, function: int, request: Request, placement: Placement, speed: float) -> None:
+    def __init__(self, function: int, request: Request, placement: Placement, speed: float, ends_at: float) -> None:
         self.function = function
         self.request = request
         self.placement = placement
         self.devices = placement.devices
         self.row = placement.row
-        self.booked = placement.share * max(1, len(placement.devices)) if placement.devices else 0
+        self.share = (request.share or 1000) / 1000 * len(placement.devices)  # devices that its calls use
+        self.ends_at = ends_at  # when it is expected to end; 0: not known
         self.speed = speed
         self.call = -1  # the call that it runs; -1: idle
         self.began = 0.0

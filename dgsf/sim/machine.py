@@ -10,9 +10,8 @@ from random import Random
 
 import numpy as np
 
-from dgsf.core.placement import DeviceView, NodeView, Placement, Placer, Pool, Refusal, Request
+from dgsf.core.placement import DeviceView, NodeView, Placement, Placer, Pool, Refusal, Request, make_policy
 from dgsf.sim.instance import Instance
-from dgsf.sim.policies import policy_by_name
 from dgsf.sim.pools import PoolSpec
 from dgsf.sim.workload import FunctionSpec
 
@@ -37,7 +36,7 @@ def device_views(spec: PoolSpec) -> list[DeviceView]:
     return views
 
 
-def request_of(spec: FunctionSpec, tenant: str, exclusive: bool) -> Request:
+def request_of(spec: FunctionSpec, tenant: str, *, exclusive: bool, duration_s: float = 0.0) -> Request:
     """What placement is asked for one instance of a function."""
     whole = exclusive and spec.devices == 0 and spec.share > 0
     return Request(
@@ -49,7 +48,7 @@ def request_of(spec: FunctionSpec, tenant: str, exclusive: bool) -> Request:
         devices=1 if whole else spec.devices,
         cpu_milli=spec.cpu_milli,
         host_memory=spec.host_memory_mib * _MIB,
-        weights=spec.name if spec.weights_mib else "",
+        duration_s=duration_s,
     )
 
 
@@ -60,7 +59,7 @@ class Machine:
         views = device_views(spec)
         nodes = [NodeView(node.name, node.cpu_milli, node.memory_mib * _MIB) for node in spec.nodes]
         self.pool = Pool.of(views, nodes)
-        self._placer = Placer(self.pool, policy_by_name(policy), Random(seed))  # noqa: S311  # a simulation
+        self._placer = Placer(self.pool, make_policy(policy), Random(seed))  # noqa: S311  # a simulation
         self.devices = len(views)
         self.types = [view.type for view in views]
         self._price_per_s = [spec.figures(view.type).price_per_h / 3600 for view in views]
@@ -77,13 +76,15 @@ class Machine:
     # --- booking ------------------------------------------------------------------------------
     def place(self, function: int, request: Request, now: float) -> Instance | Refusal:
         """A new instance with its place booked, or why not."""
+        self.pool.now = now
         found = self._placer.place(request)
         if isinstance(found, Refusal):
             return found
-        taken = self.pool.take(request, found)
-        item = Instance(function, request, taken, self._speed_of(taken))
+        ends_at = now + request.duration_s if request.duration_s else 0.0
+        taken = self.pool.take(request, found, ends_at)
+        item = Instance(function, request, taken, self._speed_of(taken), ends_at)
         self._meter(now)
-        self.booked += item.booked
+        self.booked += taken.share * len(item.devices)
         for device in item.devices:
             if self._held[device] == 0:
                 self.held += 1
@@ -92,15 +93,20 @@ class Machine:
         return item
 
     def free(self, item: Instance, now: float) -> None:
-        self.pool.give_back(item.request, item.placement)
-        item.dead = True
         self._meter(now)
-        self.booked -= item.booked
+        self.booked += self._left(item)
+        self.pool.give_back(item.request, item.placement, item.ends_at)
+        self.booked -= self._left(item)
+        item.dead = True
         for device in item.devices:
             self._held[device] -= 1
             if self._held[device] == 0:
                 self.held -= 1
                 self._rate -= self._price_per_s[device]
+
+    def _left(self, item: Instance) -> int:
+        """What its devices have left; a slice is freed only by its last task, so the difference is what was freed."""
+        return sum(int(self.pool.left[item.row, column]) for column in item.placement.columns)
 
     def set_health(self, device: int, healthy: bool) -> None:
         self.pool.set_health(device, healthy)

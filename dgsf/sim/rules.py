@@ -20,6 +20,7 @@ class Rules:
     interference: float = 0.0  # slow-down by each other call that runs on the same device
     fair: bool = True  # waiting calls: the tenant with the least device time first; otherwise first come
     quantum_s: float = 30.0  # device time by which a tenant may be ahead and still keep a warm instance
+    durations: bool = False  # placement is told how long functions run that are called once
     exclusive: bool = False  # every call gets a whole device
     slo_s: float = 0.0  # a call must end within so long; 0: within slo_factor x its own run
     slo_factor: float = 3.0

@@ -1,7 +1,7 @@
 """Reads published traces into workloads.
 
 GenAI: image generation calls, a function per checkpoint model and a tenant per group.  Azure: LLM calls, whose run time
-follows from their tokens at a stated speed.  openb: Alibaba's tasks with shares, counts and types; each is its own
+follows from their tokens at a stated speed.  openb and tenants: tasks with shares, counts and types; each is its own
 function, because nothing is reused.  Times start at 0.  Malformed cells are errors naming file, line and column.
 """
 
@@ -87,9 +87,32 @@ def read_openb(path: Path) -> Workload:
     )
 
 
+def read_tenants(path: Path) -> Workload:
+    columns = {
+        "name": text,
+        "tenant": text,
+        "arrival_s": number(),
+        "duration_s": number(),
+        "gpu_percent": whole(1, 100),
+    }
+    rows = list(read_rows(path, columns))
+    _in_order(path, [row["arrival_s"] for row in rows])
+    tenants = _Numbers()
+    return Workload(
+        "tenants",
+        arrival_s=_from_zero([row["arrival_s"] for row in rows]),
+        function=list(range(len(rows))),
+        tenant=[tenants.of(row["tenant"]) for row in rows],
+        run_s=[row["duration_s"] for row in rows],
+        functions=[FunctionSpec(row["name"], share=10 * row["gpu_percent"], scales=False) for row in rows],
+        tenants=tenants.names,
+    )
+
+
 READERS: dict[str, tuple[str, Callable[[Path], Workload]]] = {
     "genai": ("genai_requests_first_half.csv", read_genai),
     "azure": ("azure_llm_code.csv", read_azure),
+    "tenants": ("fractional_tenants.csv", read_tenants),
     "openb": ("openb_pod_list_default.csv", read_openb),
 }
 
