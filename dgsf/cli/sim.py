@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 ARRIVALS = ("poisson", "bursts", "genai", "azure", "openb", "tenants")
 NEVER_AGAIN = ("openb", "tenants")  # traces of tasks: nothing is called twice
 NO_LIMIT = 0
+MOST_CALLS = 100_000_000
 SHARING_DUTY = 0.5
 SHARING_INTERFERENCE = 0.05
 
@@ -50,6 +51,7 @@ class Options:
     burst: float
     burst_s: float
     recording: Path | None
+    attach: str
     round_trip_us: float
     link_mib_per_s: float
     policies: tuple[str, ...]
@@ -76,7 +78,10 @@ class Options:
 @click.option("--trace-file", type=click.Path(path_type=Path), help="the trace's file, if it is not in the folder")
 @click.option("--traces", type=click.Path(path_type=Path), help="folder with the public traces  [env: DGSF_TRACES]")
 @click.option(
-    "--calls", type=click.IntRange(0), default=NO_LIMIT, help="calls to draw (10,000), or to take of a trace (all)"
+    "--calls",
+    type=click.IntRange(0, MOST_CALLS),
+    default=NO_LIMIT,
+    help="calls to draw (10,000), or to take of a trace (all)",
 )
 @click.option("--speedup", type=float, default=1.0, help="calls of a trace arrive so many times faster")
 @click.option("--rate", type=float, default=20.0, show_default=True, help="drawn calls per second, mean")
@@ -93,6 +98,13 @@ class Options:
     "--recording", type=click.Path(path_type=Path), help="device commands of a run (JSON lines): calls are remoted"
 )
 @click.option(
+    "--attach",
+    type=click.Choice(("auto", "near", "fabric")),
+    default="auto",
+    show_default=True,
+    help="where bodies run, with --recording; auto: over the fabric unless it costs more than a tenth",
+)
+@click.option(
     "--round-trip-us", type=click.FloatRange(0), default=50.0, show_default=True, help="of the fabric, with --recording"
 )
 @click.option(
@@ -102,7 +114,7 @@ class Options:
     show_default=True,
     help="of the fabric, with --recording",
 )
-@click.option("--policy", "policies", multiple=True, help="placement policy; give several to compare, or 'all'")
+@click.option("--policy", "policies", multiple=True, help="placement policies to compare: a,b,c or 'all'")
 @click.option("--seeds", type=click.IntRange(1, 1000), default=1, show_default=True, help="runs to take the mean of")
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="the first seed")
 @click.option("--idle-s", type=click.FloatRange(0), help="warm instances stay so long (60; 0 for openb and tenants)")
@@ -166,7 +178,8 @@ def _experiment(options: Options) -> Experiment:
     from dgsf.sim.pools import load_pool
     from dgsf.sim.rules import Rules
 
-    policies = PLACEMENT_POLICIES if options.policies == ("all",) else options.policies or (DEFAULT_PLACEMENT,)
+    named = tuple(word.strip() for words in options.policies for word in words.split(","))
+    policies = PLACEMENT_POLICIES if named == ("all",) else named or (DEFAULT_PLACEMENT,)
     idle_s = options.idle_s if options.idle_s is not None else (0.0 if options.arrivals in NEVER_AGAIN else 60.0)
     rules = Rules(
         idle_s=idle_s, mtbf_h=options.mtbf_h, mttr_s=options.mttr_s, interference=options.interference,
@@ -213,12 +226,20 @@ def _changes(options: Options) -> dict[str, float]:
     """What is set anew for every function: its duty, and its slow-down over the fabric."""
     changes = {} if options.duty is None else {"duty": options.duty}
     if options.recording is not None:
-        from dgsf.core.perfmodel import Link, slowdown
-        from dgsf.sim.recordings import load_recording
-
-        link = Link(options.round_trip_us, options.link_mib_per_s * 2**20 / 1e6)
-        changes["slowdown"] = slowdown(load_recording(options.recording), link)
+        changes["slowdown"] = _remoting(options, options.recording)
     return changes
+
+
+def _remoting(options: Options, file: Path) -> float:
+    """Remoted over native; what was chosen and why goes to stderr."""
+    from dgsf.core.perfmodel import Link, choose_attach
+    from dgsf.sim.recordings import load_recording
+
+    link = Link(options.round_trip_us, options.link_mib_per_s * 2**20 / 1e6)
+    choice = choose_attach(load_recording(file), link)
+    attach = choice.attach if options.attach == "auto" else options.attach
+    click.echo(f"attach {attach}: {choice.reason}", err=True)
+    return 1.0 if attach == "near" else choice.slowdown
 
 
 def _two_ways(wanted: Experiment, tell: Progress | None) -> list[Result]:

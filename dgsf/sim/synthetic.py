@@ -6,6 +6,7 @@ to one tenant.  The same numbers and seed draw the same workload, bit for bit.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -38,9 +39,9 @@ class Synthetic:
     def __post_init__(self) -> None:
         if min(self.calls, self.functions, self.tenants) < 1:
             raise UsageError("a workload needs at least one call, one function and one tenant")
-        if not (self.rate_per_s > 0 and self.mean_run_s > 0 and self.burst_s > 0):
-            raise UsageError("rate, run time and burst length must be above 0")
-        if self.burst < 1:
+        if not all(0 < value < math.inf for value in (self.rate_per_s, self.mean_run_s, self.burst_s)):
+            raise UsageError("rate, run time and burst length must be above 0 and finite")
+        if not 1 <= self.burst < math.inf:
             raise UsageError(f"--burst {self.burst:g}: a burst is at least 1 x the mean rate")
         if not self.shares or not all(1 <= share <= 1000 for share in self.shares):
             raise UsageError("--share: shares are whole numbers from 1 to 1000, in thousandths of a device")

@@ -25,7 +25,7 @@ def sim(capfd):
 
 
 def test_policies_are_compared_in_one_table(sim):
-    code, out, _ = sim("--policy", "best_fit", "--policy", "random", "--seeds", "2")
+    code, out, _ = sim("--policy", "best_fit,random", "--policy", "fgd", "--seeds", "2")
     assert code == 0
     assert "200 calls, 8 devices" in out
     assert "BEST FIT" in out and "RANDOM" in out
@@ -62,8 +62,12 @@ def test_a_recording_slows_the_calls_down(sim, tmp_path):
     file.write_text('{"kernel_us": 50, "down_bytes": 4, "sync": true}\n' * 10)
     words = ("--arrivals", "poisson", "--rate", "0.1", "--calls", "20", "--json")
     near = json.loads(sim(*words)[1])["results"][0]
-    far = json.loads(sim(*words, "--recording", str(file), "--round-trip-us", "50")[1])["results"][0]
+    remoted = (*words, "--recording", str(file), "--round-trip-us", "50")
+    far = json.loads(sim(*remoted, "--attach", "fabric")[1])["results"][0]
     assert far["busy_gpu_hours"] > 1.5 * near["busy_gpu_hours"]
+    _, out, err = sim(*remoted)
+    assert json.loads(out)["results"][0] == near
+    assert "attach near: over the fabric it would take 2.00 x native: 10 sync points" in err
 
 
 def test_pictures_and_a_page_are_written(sim, tmp_path):
@@ -86,6 +90,7 @@ def test_pictures_and_a_page_are_written(sim, tmp_path):
         (["--share", "half"], "--share"),
         (["--share", "2000"], "1 to 1000"),
         (["--rate", "-1"], "above 0"),
+        (["--run-s", "inf"], "finite"),
         (["--seeds", "0"], "--seeds"),
         (["--recording", "/nowhere.jsonl"], "cannot be read"),
         (["--arrivals", "azure", "--speedup", "0", "--trace-file", __file__], "error"),
