@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 
@@ -37,7 +37,7 @@ class Filling:
     unallocated: float  # % of all GPUs at 100 % asked
     placed: int
     refused: int
-    seconds: float  # spent deciding and booking
+    seconds: float  # of processor time, spent deciding and booking
 
 
 def read_nodes(folder: Path) -> list[OpenbNode]:
@@ -93,6 +93,17 @@ def arrivals(tasks: list[Request], capacity: int, random: Random, until: float =
     return order
 
 
+def rate(nodes: list[OpenbNode], tasks: list[Request], policy: Policy, seed: int, copies: int, count: int) -> float:
+    """Placements per second of the first `count` arrivals on so many copies of the cluster."""
+    random = Random(seed)  # noqa: S311 (repeatable on purpose)
+    rows = [replace(node, name=f"{node.name}/{copy}") for copy in range(copies) for node in nodes]
+    random.shuffle(rows)
+    order = arrivals(tasks, 0, random)[:count]
+    capacity = sum(node.gpus for node in rows) * WHOLE
+    run = _run(Placer(build_pool(rows), policy, random), order, capacity)
+    return len(order) / run.seconds
+
+
 def fill(nodes: list[OpenbNode], tasks: list[Request], policy: Callable[[Workload], Policy], seed: int) -> Filling:
     """One run: nodes and tasks in the order that the seed draws.  The policy may know the whole workload."""
     random = Random(seed)  # noqa: S311 (repeatable on purpose)
@@ -101,11 +112,11 @@ def fill(nodes: list[OpenbNode], tasks: list[Request], policy: Callable[[Workloa
     capacity = sum(node.gpus for node in nodes) * WHOLE
     order = arrivals(tasks, capacity, random)
     placer = Placer(build_pool(rows), policy(Workload(tasks)), random)
-    started = time.perf_counter()
-    return _run(placer, order, capacity, started)
+    return _run(placer, order, capacity)
 
 
-def _run(placer: Placer, order: list[Request], capacity: int, started: float) -> Filling:
+def _run(placer: Placer, order: list[Request], capacity: int) -> Filling:
+    started = time.process_time()
     asked = given = placed = 0
     at_full: list[int] = []
     for request in order:
@@ -117,6 +128,6 @@ def _run(placer: Placer, order: list[Request], capacity: int, started: float) ->
             placed += 1
         if round(100 * asked / capacity) == 100:
             at_full.append(given)
-    seconds = time.perf_counter() - started
+    seconds = time.process_time() - started
     mean = sum(at_full) / len(at_full) if at_full else given
     return Filling(100 - 100 * mean / capacity, placed, len(order) - placed, seconds)

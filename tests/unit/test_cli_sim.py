@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 
 import pytest
 
@@ -79,6 +80,18 @@ def test_pictures_and_a_page_are_written(sim, tmp_path):
     assert "<table>" in page and "data:image/png;base64," in page and 'src="http' not in page
 
 
+def test_a_picture_that_cannot_be_written_is_told(sim):
+    pytest.importorskip("matplotlib")
+    code, _, err = sim("--plot", "/nowhere/a.png")
+    assert code == 2 and "cannot be written" in err
+
+
+def test_without_matplotlib_the_way_out_is_told(sim, monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    code, _, err = sim("--html", str(tmp_path / "a.html"))
+    assert code == 2 and "pip install 'dgsf[sim]'" in err
+
+
 @pytest.mark.parametrize(
     ("words", "hint"),
     [
@@ -94,7 +107,6 @@ def test_pictures_and_a_page_are_written(sim, tmp_path):
         (["--seeds", "0"], "--seeds"),
         (["--recording", "/nowhere.jsonl"], "cannot be read"),
         (["--arrivals", "azure", "--speedup", "0", "--trace-file", __file__], "error"),
-        (["--plot", "/nowhere/a.png"], "cannot be written"),
     ],
 )
 def test_bad_values_are_one_clear_line(sim, words, hint):
