@@ -142,7 +142,9 @@ class Options:
 def command(against_exclusive: bool, plot: Path | None, html: Path | None, as_json: bool, **given: Any) -> None:
     """Simulate a pool: replay a trace or drawn calls, compare placement policies."""
     from dgsf.sim.experiment import run_experiment
+    from dgsf.sim.plots import check_drawing
 
+    check_drawing(plot, html)
     options = _sharing_defaults(Options(**given)) if against_exclusive else Options(**given)
     wanted = _experiment(options)
     runs = wanted.seeds * (2 if against_exclusive else len(wanted.policies))

@@ -45,6 +45,16 @@ def draw_figure(results: Sequence[Result], title: str) -> Figure:
     return figure
 
 
+def check_drawing(*paths: Path | None) -> None:
+    """Tells before a long run what would stop its drawing after it."""
+    wanted = [path for path in paths if path is not None]
+    if wanted:
+        _figure_type()
+    for path in wanted:
+        if path.is_dir() or not path.absolute().parent.is_dir():
+            raise UsageError(f"{path}: cannot be written: it is a folder, or its folder does not exist")
+
+
 def save_plot(path: Path, results: Sequence[Result], title: str) -> None:
     """A PNG file."""
     picture = png(results, title)
