@@ -79,7 +79,7 @@ def show_rate(folder: Path) -> None:
 
 def show_hours(folder: Path) -> None:
     tasks = tenants.read_tasks(folder / tenants.TASKS_FILE)
-    rows: list[tuple[str, Policy, str]] = [
+    rows: list[tuple[str, Policy, str]] = [  # each task stays where it was put
         ("GPUs shared within a tenant", Conspirator((1000,)), "702 ± 2 %"),
         ("conspirator: fractions", Conspirator(), "479 ± 2 %"),
         ("dgsf_slices: the same fractions", SlicedHours(), "≤ 455 (0.95)"),
@@ -102,7 +102,7 @@ def show_hours(folder: Path) -> None:
 
 def show_optimum(folder: Path, count: int, limit_s: float) -> None:
     tasks = tenants.read_tasks(folder / tenants.TASKS_FILE)
-    for name, fractions, size in (("free shares", (), 30), ("fractions", [f // 10 for f in SEVENTHS], 20)):
+    for name, fractions, size in (("free shares", (), 28), ("fractions", [f // 10 for f in SEVENTHS], 25)):
         title = f"{name}: windows of {size} tasks, hours ÷ optimum (the solver has {limit_s:g} s)"
         shown = table(title, "window", "optimum", "planned", "one by one", "solver s", "faster")
         solved: list[windows.Compared] = []

@@ -136,19 +136,13 @@ class _Run:
             heapq.heappush(self._running, (end, self._number, request, self._pool.take(request, answer)))
 
     def _next(self, waiting: Sequence[Job]) -> Job:
-        """The first come, or the one that the free devices suit best."""
+        """The first come, or with a policy that knows speeds the one that the free devices suit best."""
         if not isinstance(self._policy, Gavel) or len(waiting) == 1:
             return waiting[0]
+        policy = self._policy
         free = self._pool.model[(self._pool.room == WHOLE).any(axis=1)].tolist()
         types = sorted({self._pool.names[model][0] for model in free})
-        return max(waiting, key=lambda job: self._suits(job, types)) if types else waiting[0]
-
-    def _suits(self, job: Job, types: Sequence[str]) -> float:
-        return max((self._policy_speed(job, type_) for type_ in types), default=0.0)
-
-    def _policy_speed(self, job: Job, type_: str) -> float:
-        best = max(self._speeds[job.model, each] for each in TYPES)
-        return self._speeds[job.model, type_] / best
+        return max(waiting, key=lambda job: policy.suits(job.model, types, TYPES))
 
     def _type_of(self, placement: Placement) -> str:
         return self._pool.names[int(self._pool.model[placement.row])][0]

@@ -9,12 +9,13 @@ from __future__ import annotations
 import heapq
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from random import Random
 
 from dgsf.core.placement import DeviceView, Placement, Placer, Policy, Pool, Request
+from dgsf.core.placement.consolidate import Held, moves_to_empty_one
 from dgsf.core.placement.model import PLENTY, WHOLE
 from dgsf.errors import TraceError
 from dgsf.sim.tracefiles import number, read_rows, text, whole
@@ -46,6 +47,7 @@ class Usage:
     most_gpus: int
     tasks: int
     seconds: float  # of processor time, spent deciding and booking
+    moves: int = 0
 
 
 def read_tasks(path: Path) -> list[Task]:
@@ -80,32 +82,70 @@ class _Meter:
         self.most = max(self.most, self.in_use)
 
 
-def run(tasks: Sequence[Task], policy: Policy, gpus: int = 64, seed: int = 0) -> Usage:
-    """All tasks through one policy; tasks that end at an instant leave before those that arrive then."""
-    pool = gpu_pool(gpus)
-    placer = Placer(pool, policy, Random(seed))  # noqa: S311 (repeatable on purpose)
-    meter = _Meter()
-    running: list[tuple[float, int, Request, Placement]] = []
-    started = time.process_time()
-    for order, task in enumerate(tasks):
-        _end_until(task.arrival_s, running, pool, meter)
-        pool.now = task.arrival_s
+class _Run:
+    """Tasks that come and go over a pool of GPUs."""
+
+    def __init__(self, policy: Policy, gpus: int, seed: int) -> None:
+        self.pool = gpu_pool(gpus)
+        self.placer = Placer(self.pool, policy, Random(seed))  # noqa: S311 (repeatable on purpose)
+        self.meter = _Meter()
+        self.moves = 0
+        self._ends: list[tuple[float, int]] = []
+        self._running: dict[int, tuple[Request, Placement, float]] = {}
+
+    def arrive(self, key: int, task: Task) -> None:
+        self.pool.now = task.arrival_s
         request = task.request()
-        answer = placer.place(request)
+        answer = self.placer.place(request)
         if not isinstance(answer, Placement):
-            raise TraceError(f"{gpus} GPUs are too few for these tasks: {answer.reason}")
-        meter.change(task.arrival_s, int(pool.tasks[answer.row, answer.columns[0]] == 0))
-        answer = pool.take(request, answer, task.end_s)
-        heapq.heappush(running, (task.end_s, order, request, answer))
-    _end_until(float("inf"), running, pool, meter)
-    return Usage(meter.gpu_seconds / HOUR, meter.most, len(tasks), time.process_time() - started)
+            raise TraceError(f"{len(self.pool.nodes)} GPUs are too few for these tasks: {answer.reason}")
+        self._put(key, request, answer, task.end_s)
+        heapq.heappush(self._ends, (task.end_s, key))
+
+    def end_until(self, now: float, worth_moving_s: float | None) -> None:
+        while self._ends and self._ends[0][0] <= now:
+            self.pool.now, key = heapq.heappop(self._ends)
+            self._take_out(key)
+            if worth_moving_s is not None:
+                self._consolidate(worth_moving_s)
+
+    def _put(self, key: int, request: Request, placement: Placement, end: float) -> None:
+        opens = self.pool.tasks[placement.row, placement.columns[0]] == 0
+        self.meter.change(self.pool.now, int(opens))
+        self._running[key] = (request, self.pool.take(request, placement, end), end)
+
+    def _take_out(self, key: int) -> tuple[Request, Placement, float]:
+        request, placement, end = self._running.pop(key)
+        self.pool.give_back(request, placement, end)
+        self.meter.change(self.pool.now, -int(self.pool.tasks[placement.row, placement.columns[0]] == 0))
+        return request, placement, end
+
+    def _consolidate(self, worth_s: float) -> None:
+        held: dict[int, list[Held]] = {}
+        for key, (_, placement, end) in self._running.items():
+            held.setdefault(placement.row, []).append(Held(key, placement.share, end))
+        for key, row in moves_to_empty_one(held, self.pool.now, worth_s):
+            request, placement, end = self._take_out(key)
+            there = replace(placement, devices=(int(self.pool.ids[row, 0]),), node=self.pool.nodes[row], row=row)
+            self._put(key, request, there, end)
+            self.moves += 1
 
 
-def _end_until(now: float, running: list[tuple[float, int, Request, Placement]], pool: Pool, meter: _Meter) -> None:
-    while running and running[0][0] <= now:
-        end, _, request, placement = heapq.heappop(running)
-        pool.give_back(request, placement, end)
-        meter.change(end, -int(pool.tasks[placement.row, placement.columns[0]] == 0))
+def run(
+    tasks: Sequence[Task], policy: Policy, gpus: int = 64, seed: int = 0, worth_moving_s: float | None = None
+) -> Usage:
+    """All tasks through one policy; tasks that end at an instant leave before those that arrive then.
+
+    With `worth_moving_s`, tasks may move when a task ends, if each move saves that many seconds of a GPU.
+    """
+    life = _Run(policy, gpus, seed)
+    started = time.process_time()
+    for key, task in enumerate(tasks):
+        life.end_until(task.arrival_s, worth_moving_s)
+        life.arrive(key, task)
+    life.end_until(float("inf"), worth_moving_s)
+    seconds = time.process_time() - started
+    return Usage(life.meter.gpu_seconds / HOUR, life.meter.most, len(tasks), seconds, life.moves)
 
 
 def work_hours(tasks: Sequence[Task]) -> float:

@@ -151,6 +151,8 @@ def test_gavel_picks_the_type_that_suits_the_function():
     assert place(Gavel(speeds), share(100, function="tiny"), devices).devices == (2,)
     assert place(dear, share(100, function="tiny"), devices).devices == (1,)
     assert place(dear, share(100, function="conv"), devices).devices == (2,)
+    soon = share(100, function="tiny", duration_s=10.0, deadline_s=10.5)
+    assert place(dear, soon, devices).devices == (2,)
 
 
 def test_conspirator_joins_its_tenants_slice_and_leaves_others_alone():
@@ -213,3 +215,15 @@ def test_a_chooser_goes_on_learning_between_views():
     for _ in range(40):
         chooser.place(share(700), [gpu(1)])
     assert chooser.place(share(300), [gpu(1, free=700), gpu(2, free=300)]).devices == (2,)
+
+
+def test_a_node_without_devices_takes_what_needs_none():
+    nodes = [NodeView("gpus", 1000), NodeView("cpus", 8000)]
+    assert place(make_policy("dgsf"), share(0, cpu_milli=4000), [gpu(1, "gpus")], nodes).node == "cpus"
+    assert isinstance(place(make_policy("dgsf"), share(100, cpu_milli=4000), [gpu(1, "gpus")], nodes), Refusal)
+
+
+def test_an_empty_pool_refuses():
+    assert place(make_policy("dgsf"), share(100), []) == Refusal(
+        "no device of type any; the pool has: none", ever=False
+    )

@@ -9,6 +9,7 @@ import pytest
 
 from dgsf.core.placement import Policy, make_policy
 from dgsf.core.placement.classic import BestFit
+from dgsf.core.placement.consolidate import Held, moves_to_empty_one
 from dgsf.core.placement.fgd import Fgd
 from dgsf.core.placement.gavel import Gavel
 from dgsf.core.placement.ours import Dgsf
@@ -151,3 +152,19 @@ def test_a_wrong_table_of_speeds_is_named(tmp_path, text, told):
     path.write_text(text)
     with pytest.raises(TraceError, match=told):
         gavel.read_speeds(path)
+
+
+def test_moving_gives_up_a_gpu_only_when_all_its_tasks_fit_elsewhere():
+    held = {1: [Held(10, 600, 900.0)], 2: [Held(20, 300, 900.0), Held(21, 100, 50.0)]}
+    assert moves_to_empty_one(held, 0.0, 60.0) == [(20, 1), (21, 1)]
+    assert moves_to_empty_one(held, 0.0, 600.0) == [(10, 2)]  # one move saves as much as two would
+    assert moves_to_empty_one(held, 0.0, 1000.0) == []
+    assert moves_to_empty_one({1: [Held(10, 700, 900.0)], 2: held[2]}, 0.0, 60.0) == []
+    assert moves_to_empty_one({1: held[1], 2: []}, 0.0, 60.0) == []
+
+
+def test_moving_saves_hours_and_never_goes_below_the_bound():
+    tasks = _random_tasks(150)
+    still, moving = tenants.run(tasks, Dgsf()), tenants.run(tasks, Dgsf(), worth_moving_s=10.0)
+    assert moving.moves > 0
+    assert tenants.bound_hours(tasks) <= moving.gpu_hours < still.gpu_hours

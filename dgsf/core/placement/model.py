@@ -69,7 +69,7 @@ class Request:
     cpu_milli: int = 0
     host_memory: int = 0
     duration_s: float = 0.0  # expected; 0: not known
-    deadline_s: float | None = None
+    deadline_s: float | None = None  # from now
     weights: str = ""  # name of the weights it loads
 
     @property

@@ -87,7 +87,9 @@ class Placer:
 
     def _refuse(self, need: Need) -> Refusal:
         if not (need.rank >= 0).any():
-            there = ", ".join(sorted({name for name, _ in self.pool.names})) or "none"
+            there = ", ".join(sorted({name for name, _ in self.pool.names if name})) or "none"
             return Refusal(f"no device of type {' or '.join(need.request.types)}; the pool has: {there}", ever=False)
+        if not need.devices:
+            return Refusal("no node has the processors and memory for it now")
         wanted = f"{need.devices} whole device(s)" if need.whole else f"{int(need.share.max())}/1000 of a device"
         return Refusal(f"no healthy device of a fitting type has room for {wanted} now")

@@ -52,8 +52,8 @@ class Conspirator(Policy):
         return placed(pool, row, (column,), size, NEW_SLICE)
 
     def _size(self, need: Need) -> int:
-        """The smallest fraction that holds the request."""
-        return next(size for size in self._fractions if size >= (need.request.share or 0))
+        """The smallest fraction that holds the request; a whole device if none does."""
+        return next((size for size in self._fractions if size >= (need.request.share or 0)), WHOLE)
 
     def _joinable(self, pool: Pool, need: Need) -> Iterator[tuple[Place, OwnedSlice]]:
         """Slices of the tenant that have room and are on a device that may be used."""
