@@ -102,7 +102,7 @@ def show_hours(folder: Path) -> None:
 
 def show_optimum(folder: Path, count: int, limit_s: float) -> None:
     tasks = tenants.read_tasks(folder / tenants.TASKS_FILE)
-    for name, fractions, size in (("free shares", (), 30), ("fractions", [f // 10 for f in SEVENTHS], 20)):
+    for name, fractions, size in (("free shares", (), 28), ("fractions", [f // 10 for f in SEVENTHS], 25)):
         title = f"{name}: windows of {size} tasks, hours ÷ optimum (the solver has {limit_s:g} s)"
         shown = table(title, "window", "optimum", "planned", "one by one", "solver s", "faster")
         solved: list[windows.Compared] = []

@@ -26,7 +26,7 @@ from dgsf.sim.workload import Workload
 
 END, EXPIRE, FAIL, REPAIR = range(4)
 _TELL_EVERY = 20_000
-_DEEP = 64  # waiting functions that are put in order
+_DEEP = 16  # waiting functions that are put in order
 _PATIENCE = 1_000  # repairs without a start, after which the calls that still wait are given up
 Progress = Callable[[int], None]
 

@@ -215,3 +215,15 @@ def test_a_chooser_goes_on_learning_between_views():
     for _ in range(40):
         chooser.place(share(700), [gpu(1)])
     assert chooser.place(share(300), [gpu(1, free=700), gpu(2, free=300)]).devices == (2,)
+
+
+def test_a_node_without_devices_takes_what_needs_none():
+    nodes = [NodeView("gpus", 1000), NodeView("cpus", 8000)]
+    assert place(make_policy("dgsf"), share(0, cpu_milli=4000), [gpu(1, "gpus")], nodes).node == "cpus"
+    assert isinstance(place(make_policy("dgsf"), share(100, cpu_milli=4000), [gpu(1, "gpus")], nodes), Refusal)
+
+
+def test_an_empty_pool_refuses():
+    assert place(make_policy("dgsf"), share(100), []) == Refusal(
+        "no device of type any; the pool has: none", ever=False
+    )

@@ -87,7 +87,7 @@ class Placer:
 
     def _refuse(self, need: Need) -> Refusal:
         if not (need.rank >= 0).any():
-            there = ", ".join(sorted({name for name, _ in self.pool.names})) or "none"
+            there = ", ".join(sorted({name for name, _ in self.pool.names if name})) or "none"
             return Refusal(f"no device of type {' or '.join(need.request.types)}; the pool has: {there}", ever=False)
         if not need.devices:
             return Refusal("no node has the processors and memory for it now")

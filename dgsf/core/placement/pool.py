@@ -21,6 +21,7 @@ Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
 Place = tuple[int, int]  # row, column
+NO_TYPE = ""  # of a node without devices
 RowKey = tuple[str, str, str, int]  # node, type, kind, slots
 
 
@@ -67,7 +68,7 @@ class Pool:
 
     @staticmethod
     def of(devices: Iterable[DeviceView], nodes: Sequence[NodeView] = ()) -> Pool:
-        """A pool of these devices; rows are in the order in which nodes are first named."""
+        """A pool of these devices; rows are in the order in which devices name nodes, then nodes without devices."""
         return _build(list(devices), nodes)
 
     def rank(self, types: Sequence[str]) -> Ints:
@@ -169,6 +170,10 @@ def _build(devices: list[DeviceView], nodes: Sequence[NodeView]) -> Pool:
         rows.setdefault((device.node or f"device-{device.id}", device.type, device.kind, device.slots), []).append(
             device
         )
+    named = {key[0] for key in rows}
+    for node in nodes:
+        if node.name not in named:
+            rows[node.name, NO_TYPE, NO_TYPE, 1] = []
     return _fill(rows, {node.name: node for node in nodes})
 
 
@@ -193,7 +198,7 @@ def _fill(rows: dict[RowKey, list[DeviceView]], nodes: dict[str, NodeView]) -> P
         model=np.array([names[key[1], key[2]] for key in rows], dtype=np.int64),
         names=list(names),
         nodes=[key[0] for key in rows],
-        speed=np.array([devices[0].speed for devices in rows.values()], dtype=np.float64),
+        speed=np.array([devices[0].speed if devices else 0.0 for devices in rows.values()], dtype=np.float64),
         changes=np.zeros(len(rows), dtype=np.int64),
         tasks=np.zeros(shape, dtype=np.int64),
         opened=np.zeros(shape, dtype=np.int64),
