@@ -323,7 +323,7 @@ class OpNotAllowed(RequestError):
     code = "op_not_allowed"
 
 
-class RemoteOpError(FunctionFailure):
+class RemoteOpError(FunctionFailure, RuntimeError):  # torch code catches RuntimeError
     """An operation failed on the remote device."""
 
     code = "remote_op_failed"

@@ -7,6 +7,7 @@ remote tensors say that they are on cuda:0.  Undone on exit.
 from __future__ import annotations
 
 from contextlib import ExitStack
+from importlib import import_module
 from typing import Any
 
 import torch
@@ -55,7 +56,7 @@ def install(stack: ExitStack, name: str) -> None:
 
 
 def _constructors() -> list[str]:
-    known = torch.utils._device._device_constructors()
+    known = import_module("torch.utils._device")._device_constructors()
     found = [name for name in dir(torch) if not name.startswith("_") and _in(getattr(torch, name), known)]
     return sorted({*found, *(name for name in _LIKES if hasattr(torch, name))} - {"Generator", "from_numpy"})
 
@@ -74,7 +75,6 @@ def _named(function: Any) -> Any:
         return function(*args, **kwargs)
 
     made.__name__ = getattr(function, "__name__", "made")
-    made.__wrapped__ = function  # type: ignore[attr-defined]
     return made
 
 
@@ -124,7 +124,7 @@ def _classes(stack: ExitStack) -> None:
     replace(stack, autocast, "__init__", _first(autocast.__init__))
     scaler = torch.amp.grad_scaler.GradScaler
     replace(stack, scaler, "__init__", _scaler(scaler.__init__))
-    context = torch.utils._device.DeviceContext
+    context = import_module("torch.utils._device").DeviceContext
     original = context.__init__
 
     def enter(self: Any, device: Any) -> None:

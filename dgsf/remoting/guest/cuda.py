@@ -110,4 +110,9 @@ ANSWERS: dict[str, Any] = {
 
 def install(stack: ExitStack) -> None:
     for name, answer in ANSWERS.items():
-        replace(stack, torch.cuda, name, answer)
+        replace(stack, torch.cuda, name, answer if isinstance(answer, type) else _own(answer))
+
+
+def _own(answer: Any) -> Any:
+    """A function of its own for each name: torch keeps tables of its functions by identity."""
+    return lambda *args, **kwargs: answer(*args, **kwargs)

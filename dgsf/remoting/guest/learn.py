@@ -9,14 +9,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from dgsf.errors import DgsfError
+from dgsf.errors import RemoteOpError
 from dgsf.remoting.guest import dispatch, infer
 from dgsf.remoting.guest.bound import bound
 from dgsf.remoting.guest.encode import Encoder
 from dgsf.remoting.guest.plans import ARGUMENT, ASK, CACHE_LIMIT, MANY, NOTHING, ONE, VIEW, Entry, Place, Plan, Spec
 from dgsf.remoting.guest.results import alias, build, new_handles
 from dgsf.remoting.guest.settle import run_elsewhere, settled
-from dgsf.remoting.guest.tensor import refit
+from dgsf.remoting.guest.tensor import RemoteTensor, refit
+
+_PLAIN_ERRORS = (RuntimeError, IndexError, ValueError, TypeError)
 
 
 def learn(plan: Plan, args: Any, kwargs: Any, key: Any, handles: list[int], floats: list[float]) -> Any:
@@ -27,7 +29,7 @@ def learn(plan: Plan, args: Any, kwargs: Any, key: Any, handles: list[int], floa
     changed = settled(plan, args, kwargs)
     if changed is not None:
         return dispatch.send(plan, *changed)
-    if plan.dynamic or not plan.trusted:
+    if plan.dynamic or not plan.trusted or _unusual(plan, args) or _overlaps(plan, args, kwargs):
         return _ask(plan, args, kwargs, key, handles, floats)
     try:
         outcome = infer.infer(plan, args, kwargs)
@@ -38,16 +40,32 @@ def learn(plan: Plan, args: Any, kwargs: Any, key: Any, handles: list[int], floa
     return dispatch.finish(entry, args, kwargs, handles, floats)
 
 
+def _unusual(plan: Plan, args: Any) -> bool:
+    """Images in another memory order: what order comes out is the kernel's choice."""
+    if plan.view or plan.pointwise:
+        return False
+    return any(isinstance(value, RemoteTensor) and value.dim() > 3 and not value.is_contiguous() for value in args)
+
+
+def _overlaps(plan: Plan, args: Any, kwargs: Any) -> bool:
+    """Something is written to a tensor whose elements share memory: most operators refuse that, the device knows."""
+    for place in plan.written:
+        tensor = place.get(args, kwargs)
+        if isinstance(tensor, RemoteTensor) and 0 in tensor.stride():
+            return any(size > 1 and not step for size, step in zip(tensor.shape, tensor.stride(), strict=True))
+    return False
+
+
 def _second_opinion(
     plan: Plan, args: Any, kwargs: Any, key: Any, handles: list[int], floats: list[float], error: Exception
 ) -> Any:
     """Inference failed: perhaps it is only the meta kernel that is missing or narrower than the real one."""
     try:
         return _ask(plan, args, kwargs, key, handles, floats)
-    except DgsfError:
-        if isinstance(error, NotImplementedError) and "meta" in str(error).lower():
-            raise
-        raise error from None
+    except RemoteOpError as remote:
+        if type(error) in _PLAIN_ERRORS:  # its type is right, and the device's words are the ones users know
+            raise type(error)(remote.message) from None
+        raise
 
 
 def _entry(plan: Plan, args: Any, kwargs: dict[str, Any], outcome: infer.Outcome) -> Entry:

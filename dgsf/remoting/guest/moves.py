@@ -43,6 +43,8 @@ def _crosses(module: Any, fn: Any) -> bool:
         return True
     with torch.no_grad():
         probe = fn(torch.empty(0, dtype=parameter.dtype))
+    if isinstance(probe, RemoteTensor) and any(torch.nn.parameter.is_lazy(each) for each in module.parameters()):
+        raise NotImplementedError("lazy parameters cannot be moved to a remote device: run the module once before")
     return isinstance(probe, RemoteTensor)
 
 

@@ -6,7 +6,6 @@ Each change is small and looks for remote tensors first: CPU code in the same pr
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from contextlib import ExitStack
 from importlib import import_module
 from typing import Any
@@ -76,20 +75,11 @@ def _forward_derivatives(stack: ExitStack) -> None:
 
 def _no_compiler(stack: ExitStack) -> None:
     """Compiled functions run as they are written: there is nothing here to compile for."""
-    compile_: Callable[..., Any] = torch.compile
 
-    def eager(*args: Any, **kwargs: Any) -> Any:
-        made = compile_(*args, **kwargs)
-        set_eager()
-        return made
+    def compile_(model: Any = None, **_: Any) -> Any:
+        return model if model is not None else lambda function: function
 
-    def set_eager() -> None:
-        if not done:
-            done.append(True)
-            before = torch.compiler.set_stance("force_eager")
-            stack.callback(lambda: (before, torch.compiler.set_stance("default")))
-
-    done: list[bool] = []
-    replace(stack, torch, "compile", eager)
-    if "torch._dynamo" in sys.modules:
-        set_eager()
+    replace(stack, torch, "compile", compile_)
+    if "torch._dynamo" in sys.modules:  # functions that were compiled before
+        torch.compiler.set_stance("force_eager")
+        stack.callback(torch.compiler.set_stance, "default")

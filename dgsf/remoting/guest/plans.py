@@ -79,6 +79,7 @@ class Plan:
     written: tuple[Place, ...]
     returned: tuple[Any, ...]  # per result: the Place of the written argument, or the type of a new one
     takes_device: bool
+    pointwise: bool
     keyed_floats: bool
     float_lists: bool
     special: Any = None
@@ -117,6 +118,7 @@ def make_plan(func: Any) -> Plan:
         written=tuple(dict.fromkeys(written.values())),
         returned=tuple(_returned(result, written) for result in schema.returns),
         takes_device=any(argument.name == "device" for argument in schema.arguments),
+        pointwise=torch.Tag.pointwise in tags,
         keyed_floats=bare in ("arange", "range"),
         float_lists=bare.startswith("_foreach"),
         special=_special(func, schema),
@@ -132,7 +134,19 @@ DISTRUSTED: set[str] = set()  # operators whose metadata cannot be inferred here
 def _special(func: Any, schema: Any) -> Any:
     if func.namespace != "aten":
         return SPECIALS["aten::_pack_padded_sequence"]  # it is not torch's own: taken apart
-    return SPECIALS.get(func.name()) or SPECIALS.get(schema.name)
+    found = SPECIALS.get(func.name()) or SPECIALS.get(schema.name)
+    return found or (_take_apart if _is_composite(func.name()) else None)
+
+
+def _is_composite(name: str) -> bool:
+    """Whether torch takes it apart before it gets here, which it does not do in inference mode."""
+    has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key
+    whole = has_kernel(name, "PrivateUse1") or has_kernel(name, "AutogradPrivateUse1")  # one of our own
+    return bool(has_kernel(name, "CompositeImplicitAutograd") and not whole)
+
+
+def _take_apart(plan: Plan, args: Any, kwargs: Any) -> Any:
+    return plan.func.decompose(*args, **kwargs)
 
 
 def _distrusted(name: str, bare: str) -> bool:

@@ -30,6 +30,9 @@ _TAKES_CPU = (
     "lstm",
     "gru",
     "rnn",
+    "_ctc",
+    "_use_cudnn_ctc",
+    "ctc",
 )
 _TWO_DEVICES = "Expected all tensors to be on the same device, but found at least two devices"
 

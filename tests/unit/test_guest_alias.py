@@ -1,0 +1,66 @@
+"""Programs that say cuda reach the remote device, and only while they are asked to."""
+
+import pytest
+import torch
+from inprocess_stream import InProcessStream
+
+from dgsf.errors import UsageError
+from dgsf.remoting.guest.attach import bind
+from dgsf.remoting.guest.tensor import RemoteTensor
+
+# torch warns of its own past on the way
+pytestmark = [
+    pytest.mark.filterwarnings(f"ignore::{kind}") for kind in ("DeprecationWarning", "FutureWarning", "UserWarning")
+]
+
+
+def test_code_written_for_cuda_runs_on_the_remote_device():
+    with bind(InProcessStream(), alias="cuda"):
+        device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        model = torch.nn.Linear(2, 2).to(device)
+        x = torch.ones(3, 2).cuda()
+        out = model(x)
+        assert isinstance(out, RemoteTensor) and out.is_cuda and out.device == torch.device("cuda", 0)
+        assert torch.zeros(2, device="cuda").device == out.device == torch.zeros_like(x, device=x.device).device
+        assert x.to(0).is_cuda and torch.ones(2).to("cuda:0").is_cuda
+        with torch.cuda.amp.autocast(dtype=torch.bfloat16):
+            assert model(x).dtype is torch.bfloat16
+        with torch.device("cuda"):
+            assert torch.ones(2).is_cuda
+        assert (torch.cuda.device_count(), torch.cuda.current_device()) == (1, 0)
+        torch.cuda.synchronize()
+        torch.cuda.manual_seed_all(3)
+        assert "cuda:0" in repr(x)
+        with pytest.raises(RuntimeError, match="only one remote device"):
+            torch.ones(2, device="cuda:1")
+
+
+def test_training_with_cuda_in_its_mouth():
+    with bind(InProcessStream(), alias="cuda"):
+        model = torch.nn.Linear(2, 1).cuda()
+        optimizer, scaler = torch.optim.AdamW(model.parameters(), lr=0.1), torch.amp.GradScaler()
+        for _ in range(2):
+            optimizer.zero_grad(set_to_none=True)
+            with torch.autocast("cuda", dtype=torch.float16):
+                loss = model(torch.ones(4, 2, device="cuda")).square().mean()
+            scaler.scale(loss).backward()
+            scaler.step(optimizer)
+            scaler.update()
+        assert model.weight.grad.is_cuda
+
+
+def test_everything_is_as_before_afterwards():
+    before = (torch.zeros, torch.Tensor.to, torch.cuda.is_available, torch.load, torch.Generator, torch.compile)
+    with bind(InProcessStream(), alias="cuda"):
+        pass
+    assert before == (
+        torch.zeros, torch.Tensor.to, torch.cuda.is_available, torch.load, torch.Generator, torch.compile
+    )  # fmt: skip
+    assert not torch.cuda.is_available()
+
+
+def test_other_aliases_are_refused():
+    with pytest.raises(UsageError, match="only 'cuda'"), bind(InProcessStream(), alias="tpu"):
+        pass
+    with bind(InProcessStream()):
+        pass  # nothing was left attached

@@ -1,0 +1,189 @@
+"""Unchanged training code on the remote device: gradients, optimizers, mixed precision, recurrent layers, errors."""
+
+import copy
+
+import pytest
+import torch
+from remote_device import same
+from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
+
+from dgsf.remoting.guest import tensor
+
+# torch warns of its own past on the way
+pytestmark = [
+    pytest.mark.filterwarnings(f"ignore::{kind}") for kind in ("DeprecationWarning", "FutureWarning", "UserWarning")
+]
+
+
+def both(build, *shapes, device):
+    """A module or function with the same inputs here and there: outputs and all gradients are equal."""
+    torch.manual_seed(0)
+    made, inputs = build(), [torch.randn(*shape) for shape in shapes]
+    found = []
+    for where in (torch.device("cpu"), device):
+        run = copy.deepcopy(made).to(where) if isinstance(made, torch.nn.Module) else made
+        given = [part.detach().clone().to(where).requires_grad_() for part in inputs]
+        out = run(*given)
+        out = out[0] if isinstance(out, tuple) else out
+        out.pow(2).sum().backward()
+        weights = list(run.parameters()) if isinstance(run, torch.nn.Module) else []
+        found.append([out.detach().cpu(), *(part.grad.cpu() for part in (*given, *weights))])
+    torch.testing.assert_close(found[1], found[0])
+
+
+@pytest.mark.parametrize(("left", "right"), [
+    ((4,), (4,)), ((3, 4), (4,)), ((4,), (4, 5)), ((3, 4), (4, 5)), ((2, 3, 4), (4, 5)), ((2, 3, 4), (4,)),
+    ((2, 7, 3, 4), (2, 7, 4, 5)), ((7, 3, 4), (2, 7, 4, 5)), ((2, 1, 3, 4), (7, 4, 5)), ((4,), (2, 4, 5)),
+    ((3, 4), (2, 4, 5)), ((0, 4), (4, 3)),
+])  # fmt: skip
+def test_matmul_of_all_shapes(left, right, device):
+    both(lambda: torch.matmul, left, right, device=device)
+
+
+@pytest.mark.parametrize("shape", [(4,), (3, 4), (2, 3, 4), (0, 4)])
+def test_linear_is_one_call(shape, device, stream):
+    both(lambda: torch.nn.Linear(4, 5), shape, device=device)
+    layer, x = torch.nn.Linear(4, 5).to(device), torch.ones(shape, device=device)
+    stream.calls.clear()
+    layer(x)
+    assert stream.calls == ["aten::linear"]
+
+
+@pytest.mark.parametrize("options", [{}, {"is_causal": True}, {"attn_mask": True}])
+def test_attention(options, device, stream):
+    if "attn_mask" in options:
+        options = {"attn_mask": torch.ones(6, 6, dtype=torch.bool).tril()}
+
+    def attend(q, k, v):
+        return F.scaled_dot_product_attention(q, k, v, **{n: _there(o, q) for n, o in options.items()})
+
+    both(lambda: attend, (1, 2, 6, 8), (1, 2, 6, 8), (1, 2, 6, 8), device=device)
+    parts = [torch.ones(1, 2, 6, 8, device=device) for _ in range(3)]
+    stream.calls.clear()
+    attend(*parts)
+    assert [name for name in stream.calls if name != "upload"] == ["aten::scaled_dot_product_attention"]
+
+
+def _there(value, like):
+    return value.to(like.device) if isinstance(value, torch.Tensor) else value
+
+
+@pytest.mark.parametrize("layer", [
+    lambda: torch.nn.LSTM(4, 5, 2), lambda: torch.nn.LSTM(4, 5, bidirectional=True, batch_first=True),
+    lambda: torch.nn.LSTM(4, 5, bias=False), lambda: torch.nn.LSTM(4, 5, proj_size=3),
+    lambda: torch.nn.GRU(4, 5, bidirectional=True), lambda: torch.nn.RNN(4, 5),
+])  # fmt: skip
+def test_recurrent_layers(layer, device, stream):
+    both(layer, (3, 2, 4), device=device)
+    remote, x = layer().to(device), torch.ones(3, 2, 4, device=device)
+    stream.calls.clear()
+    with torch.no_grad():
+        remote(x)
+    assert len([name for name in stream.calls if name != "aten::zeros"]) == 1
+
+
+@pytest.mark.parametrize(("build", "shape"), [
+    (lambda: torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.BatchNorm2d(4), torch.nn.ReLU(),
+                                 torch.nn.MaxPool2d(2), torch.nn.Flatten(), torch.nn.Linear(36, 2)), (2, 3, 8, 8)),
+    (lambda: torch.nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True), (2, 5, 8)),
+    (lambda: torch.nn.Sequential(torch.nn.LayerNorm(8), torch.nn.GELU(), torch.nn.Linear(8, 3)), (2, 5, 8)),
+])  # fmt: skip
+def test_models(build, shape, device):
+    both(build, shape, device=device)
+
+
+def test_images_in_channels_last_order_keep_it(device):
+    local = torch.nn.Conv2d(3, 4, 3).to(memory_format=torch.channels_last)
+    remote = copy.deepcopy(local).to(device)
+    x = torch.randn(1, 3, 6, 6).to(memory_format=torch.channels_last)
+    out = remote(x.to(device))
+    assert out.stride() == local(x).stride()
+    same(out.flatten(1), local(x).flatten(1))
+
+
+@pytest.mark.parametrize("kind", [torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW])
+@pytest.mark.parametrize("how", [{}, {"foreach": False}, {"fused": True}])
+def test_optimizers_built_before_or_after_the_move(kind, how, device):
+    local = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 1))
+    remote = copy.deepcopy(local)
+    x = torch.randn(5, 4)
+    early = kind(remote.parameters(), lr=0.1, **how)
+    remote.to(device)
+    here = kind(local.parameters(), lr=0.1)
+    for optimizer, model, given in ((here, local, x), (early, remote, x.to(device))):
+        for _ in range(3):
+            optimizer.zero_grad()
+            model(given).pow(2).mean().backward()
+            optimizer.step()
+    torch.testing.assert_close(remote.cpu().state_dict(), local.state_dict())
+
+
+def test_tied_weights_stay_tied(device):
+    embedding, head = torch.nn.Embedding(5, 4), torch.nn.Linear(4, 5, bias=False)
+    head.weight = embedding.weight
+    model, weight = torch.nn.ModuleList([embedding, head]), embedding.weight
+    model.to(device)
+    assert weight is embedding.weight is head.weight and isinstance(weight, tensor.RemoteTensor)
+    model.cpu()
+    assert weight is embedding.weight is head.weight and weight.device.type == "cpu"
+
+
+def test_mixed_precision(device):
+    model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.LayerNorm(8), torch.nn.Linear(8, 2)).to(device)
+    optimizer, scaler = torch.optim.SGD(model.parameters(), lr=0.1), torch.amp.GradScaler("dgsf")
+    with torch.autocast("dgsf", dtype=torch.bfloat16):
+        out = model(torch.randn(4, 4, device=device))
+        loss = F.cross_entropy(out, torch.tensor([0, 1, 0, 1], device=device))
+    assert (out.dtype, loss.dtype) == (torch.bfloat16, torch.float32)
+    scaler.scale(loss).backward()
+    scaler.step(optimizer)
+    scaler.update()
+    assert model[0].weight.grad.dtype is torch.float32 and scaler.get_scale() == 65536.0
+
+
+@pytest.mark.parametrize("reentrant", [True, False])
+def test_checkpointed_parts_repeat_their_dropout(reentrant, device):
+    x = torch.ones(64, device=device, requires_grad=True)
+    out = checkpoint(lambda part: F.dropout(part, 0.5), x, use_reentrant=reentrant)
+    out.sum().backward()
+    same(x.grad, out.cpu())
+
+
+def test_function_transforms(device):
+    x = torch.randn(3, 3)
+    for transform in (
+        lambda a: torch.func.grad(lambda b: (b @ b).sum())(a),
+        lambda a: torch.func.vmap(lambda b: b * 2)(a),
+        lambda a: torch.func.jvp(lambda b: b @ b, (a,), (a,))[1],
+        lambda a: torch.func.hessian(lambda b: b.pow(3).sum())(a[0]),
+    ):
+        same(transform(x.to(device)), transform(x))
+
+
+def test_an_error_inside_backward_reaches_the_user(device, monkeypatch):
+    x = torch.ones(3, device=device, requires_grad=True)
+    y = torch.relu(x).sum()
+    real = tensor._dispatch
+
+    def failing(func, args, kwargs):
+        if "threshold_backward" in str(func):
+            raise KeyError("lost")
+        return real(func, args, kwargs)
+
+    monkeypatch.setattr(tensor, "_dispatch", failing)
+    with pytest.raises(KeyError, match="lost"):
+        y.backward()
+    monkeypatch.undo()
+    torch.relu(x).sum().backward()
+    same(x.grad, torch.ones(3))
+
+
+def test_compiled_functions_run_as_written(device):
+    same(torch.compile(lambda a: a + 1)(torch.ones(2, device=device)), torch.full((2,), 2.0))
+
+
+def test_data_loaders_with_pinned_memory(device):
+    data = torch.utils.data.TensorDataset(torch.arange(6.0))
+    batches = [batch.to(device) for (batch,) in torch.utils.data.DataLoader(data, batch_size=3, pin_memory=True)]
+    same(batches[1], torch.tensor([3.0, 4.0, 5.0]))
