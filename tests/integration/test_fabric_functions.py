@@ -37,7 +37,7 @@ async def test_the_body_runs_on_a_host_and_its_device_time_is_billed(world):
     result = await stream.result()
     assert result.failure is None, result.failure
     assert result.device == "box/cpu0"
-    assert 0 < result.device_us and result.cost_nano == 3 * result.device_us
+    assert result.device_us > 0 and result.cost_nano == 3 * result.device_us
     leases = {row.device_name for row in await world.leases.list_leases(None)}
     assert leases == {"box/host0", "box/cpu0"}, "the body holds a slot of the host, its session one of the device"
 

@@ -16,7 +16,6 @@ import torch
 from dgsf.remoting.guest.bound import bound
 from dgsf.remoting.guest.kinds import Kind, Meta, Stream
 
-
 # All but `free`, by which tensors know their session again.
 _METHODS = tuple(name for name in vars(Stream) if not name.startswith("_") and name != "free")
 
