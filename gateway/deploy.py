@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import struct
 import sys
@@ -13,6 +14,7 @@ from dgsf.core.names import check_name
 from dgsf.core.options import FunctionOptions, parse_options
 from dgsf.core.placement import DeviceView, Request, why_not
 from dgsf.errors import BodyTooLarge, DoesNotFit, NoDevice, PythonMismatch, Unprocessable
+from dgsf.store.devices import DeviceStore
 from dgsf.store.rows import DeviceRow
 from gateway.handling import Asked
 from gateway.reply import Reply, json_reply
@@ -20,6 +22,8 @@ from gateway.views import FunctionView, Manifest
 
 MAX_METADATA_BYTES = 1024 * 1024
 MAX_PARAMETERS = 1000
+HOST_SECONDS = 15.0  # for the first function host to join
+LOOK_SECONDS = 0.1
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 _LENGTH = struct.Struct(">I")
 _MANIFEST = msgspec.json.Decoder(Manifest)
@@ -34,12 +38,23 @@ async def deploy(asked: Asked) -> Reply:
     if len(code) > limit:
         raise BodyTooLarge(f"the packed function has {len(code)} bytes, over the limit of {limit}", limit=limit)
     options = check(manifest, code)
-    _check_fit(options, await context.devices.list_devices())
+    _check_fit(options, await _pool_for(options, context.devices))
     row = await context.registry.deploy(
         asked.tenant_id, name, bytes.fromhex(manifest.digest), msgspec.to_builtins(manifest), code
     )
     context.catalogue.flush()  # who deploys here and calls here gets the new version
     return json_reply(FunctionView.of(row), 201)
+
+
+async def _pool_for(options: FunctionOptions, devices: DeviceStore) -> list[DeviceRow]:
+    """The pool; a platform that has just started may have devices a little earlier than function hosts."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + HOST_SECONDS
+    rows = await devices.list_devices()
+    while options.over_fabric and not any(row.is_host for row in rows) and loop.time() < deadline:
+        await asyncio.sleep(LOOK_SECONDS)
+        rows = await devices.list_devices()
+    return rows
 
 
 def split(body: bytes) -> tuple[Manifest, bytes]:

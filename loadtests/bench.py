@@ -20,6 +20,7 @@ from rich.console import Console
 from dgsf.errors import DgsfError
 from loadtests import bulk, coldstart, echo, machine, many_functions, store_scale
 from loadtests.plan import Plan
+from loadtests.remoting import cold, failover, on_cpu, on_sim, over_distance
 from loadtests.report import Report, Section, show
 from loadtests.wrk import find_wrk
 
@@ -28,13 +29,21 @@ MEASUREMENTS: dict[str, tuple[Callable[[Plan], Section], ...]] = {
     "coldstart": (coldstart.measure,),
     "bulk": (bulk.measure,),
     "store": (store_scale.measure, many_functions.measure),
+    "remoting": (on_cpu.measure, on_sim.measure, over_distance.measure, cold.measure, failover.measure),
+    "remote-cpu": (on_cpu.measure,),
+    "remote-sim": (on_sim.measure,),
+    "remote-far": (over_distance.measure,),
+    "remote-cold": (cold.measure,),
+    "failover": (failover.measure,),
 }
+
+USUAL = ("echo", "coldstart", "bulk", "store", "remoting")
 
 
 @click.command()
 @click.option("--rounds", default=7, show_default=True, type=click.IntRange(1, 1000), help="Rounds of each.")
 @click.option("--seconds", default=3.0, show_default=True, type=click.FloatRange(1, 600), help="Length of one round.")
-@click.option("--only", default=",".join(MEASUREMENTS), show_default=True, help="Which measurements to make.")
+@click.option("--only", default=",".join(USUAL), show_default=True, help="Which measurements to make.")
 @click.option("--functions", default=10_000, show_default=True, type=click.IntRange(1), help="Functions in the store.")
 @click.option("--calls", default=1_000_000, show_default=True, type=click.IntRange(1), help="Past calls in the store.")
 @click.option("--patience", default=machine.PATIENCE_SECONDS, show_default=True, help="Seconds to wait for quiet.")

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import secrets
+from collections.abc import Coroutine
+from typing import Any, NoReturn
 
 import click
 
 from dgsf.config import Settings, load_settings
-from dgsf.errors import ConfigError
+from dgsf.errors import ConfigError, DgsfError
+
+_log = logging.getLogger(__name__)
 
 
 @click.command()
@@ -25,8 +30,21 @@ def command(ray_address: str | None, devices: str, end_devices: bool) -> None:
         if not getattr(settings, name):
             raise ConfigError(f"DGSF_{name.upper()} is not set; 'dgsf up' runs all parts with one of its own")
     setup_logging(settings, "controller")
-    asyncio.run(_end_devices(settings) if end_devices else _serve(settings, devices))
-    os._exit(0)  # Ray's threads may wait for a cluster that is gone; there is nothing left to save
+    _run_and_leave(_end_devices(settings) if end_devices else _serve(settings, devices))
+
+
+def _run_and_leave(work: Coroutine[Any, Any, None]) -> NoReturn:
+    """Ray's threads may wait for a cluster that is gone, and Python for them; there is nothing left to save."""
+    code = 1
+    try:
+        asyncio.run(work)
+        code = 0
+    except DgsfError as error:
+        click.echo(f"error: {error.message}", err=True)
+    except BaseException:
+        _log.exception("controller_ended")
+    finally:
+        os._exit(code)
 
 
 async def _serve(settings: Settings, devices: str) -> None:

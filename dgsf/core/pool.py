@@ -4,7 +4,9 @@ Pure: events come in with the time, effects come out; the controller does them. 
 its node, started, and believed in as long as it answers heartbeats with the incarnation it was given.
 Silence makes it suspect, more silence makes it lost: its incarnation rises, so that nobody listens to the
 old server any more, the old server is killed and a new one started, later and later if it keeps failing.
-Time in which the controller itself stood still is not held against the devices.
+A server on the controller's own host whose process has ended is refused at once, so its mere silence is
+given longer.  Time in which the controller itself stood still is not held against the devices, and when
+it runs late the machine is starved: then all silence is given longer.
 """
 
 from __future__ import annotations
@@ -47,12 +49,17 @@ class Policy:
 
     beat_us: int = SECOND // 4
     suspect_us: int = SECOND
-    lost_us: int = SECOND * 3 // 2
+    lost_us: int = SECOND * 3 // 2  # silence of a server on another host, which may be gone without a word
+    hung_us: int = 4 * SECOND  # silence of a server on this host: were its process gone, we would be refused
     unready_us: int = 60 * SECOND
     steady_us: int = 30 * SECOND
     backoff_us: int = SECOND // 2
     backoff_limit_us: int = 30 * SECOND
     stall_us: int = SECOND // 2  # ticks further apart than this: it was us who slept
+    tick_us: int = SECOND // 10
+    late_us: int = SECOND // 20  # a tick that is later than this: there is more to do than processors to do it
+    grace_times: int = 4  # a server has more to do than a tick, and is late by a multiple
+    most_grace_us: int = 8 * SECOND
 
 
 # --- events -----------------------------------------------------------------------------------
@@ -77,12 +84,16 @@ class Adopt:
     name: str
     incarnation: int
     state: State
+    near: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Started:
+    """`near`: on the controller's own host."""
+
     name: str
     incarnation: int
+    near: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +165,9 @@ class Device:
     state: State = State.waiting
     offered: bool = False
     incarnation: int = 0
+    near: bool = False
     heard_us: int = 0
+    grace_us: int = 0  # added to our patience since then
     since_us: int = 0  # in this state
     unready_since_us: int | None = None
     failures: int = 0
@@ -192,8 +205,8 @@ class Pool:
         match event:
             case Withdraw():
                 return self._withdraw(device, now_us)
-            case Started(_, incarnation):
-                return self._started(device, incarnation, now_us)
+            case Started():
+                return self._started(device, event, now_us)
             case StartFailed():
                 return self._fail(device, now_us, "start failed") if device.state is State.starting else []
             case Beat():
@@ -213,7 +226,7 @@ class Pool:
 
     def _adopt(self, event: Adopt, now_us: int) -> list[Effect]:
         device = self.devices[event.name] = Device(event.name, event.state, since_us=now_us)
-        device.incarnation, device.heard_us = event.incarnation, now_us
+        device.incarnation, device.near, device.heard_us = event.incarnation, event.near, now_us
         device.story.append((now_us, f"→ {event.state}", "adopted"))
         return []
 
@@ -227,11 +240,12 @@ class Pool:
         del self.devices[device.name]
         return effects
 
-    def _started(self, device: Device, incarnation: int, now_us: int) -> list[Effect]:
+    def _started(self, device: Device, event: Started, now_us: int) -> list[Effect]:
         if device.state is not State.starting:
-            return _stray(Started(device.name, incarnation))
-        device.go(State.healthy, now_us, f"started as incarnation {incarnation}")
-        device.incarnation, device.heard_us, device.unready_since_us = incarnation, now_us, None
+            return _stray(event)
+        device.go(State.healthy, now_us, f"started as incarnation {event.incarnation}")
+        device.incarnation, device.near, device.unready_since_us = event.incarnation, event.near, None
+        device.heard_us, device.grace_us = now_us, 0
         return []
 
     def _beat(self, device: Device, beat: Beat, now_us: int) -> list[Effect]:
@@ -239,7 +253,7 @@ class Pool:
             return []
         if beat.incarnation != device.incarnation:
             return self._lose(device, now_us, f"answers as incarnation {beat.incarnation}")
-        device.heard_us = now_us
+        device.heard_us, device.grace_us = now_us, 0
         if beat.ready:
             device.unready_since_us = None
             return self._set(device, State.healthy, now_us, "well again") if device.state is State.suspect else []
@@ -250,7 +264,7 @@ class Pool:
         return self._set(device, State.suspect, now_us, "not ready") if device.state is State.healthy else []
 
     def _tick(self, now_us: int) -> list[Effect]:
-        self._forgive_own_sleep(now_us)
+        self._allow_for_lateness(now_us)
         effects: list[Effect] = []
         for device in list(self.devices.values()):
             effects += self._look_at(device, now_us)
@@ -262,18 +276,22 @@ class Pool:
         if device.state is State.healthy and now_us - device.since_us >= self.policy.steady_us:
             device.failures = 0
         silence = now_us - device.heard_us
-        if silence >= self.policy.lost_us:
+        if silence - device.grace_us >= (self.policy.hung_us if device.near else self.policy.lost_us):
             return self._lose(device, now_us, f"silent for {silence // 1000} ms")
-        if silence >= self.policy.suspect_us and device.state is State.healthy:
+        if silence - device.grace_us >= self.policy.suspect_us and device.state is State.healthy:
             return self._set(device, State.suspect, now_us, f"silent for {silence // 1000} ms")
         return []
 
-    def _forgive_own_sleep(self, now_us: int) -> None:
-        """Answers that came while we stood still are not read yet: give them the time to be."""
+    def _allow_for_lateness(self, now_us: int) -> None:
+        """What came while we stood still is not read yet; when we run late, so does everybody here."""
         last, self._ticked_us = self._ticked_us, now_us
-        if last is not None and now_us - last > self.policy.stall_us:
-            for device in self.devices.values():
-                device.heard_us = min(now_us, device.heard_us + now_us - last)
+        gap = self.policy.tick_us if last is None else now_us - last
+        late = gap - self.policy.tick_us
+        for device in self.devices.values():
+            if gap > self.policy.stall_us:
+                device.heard_us = min(now_us, device.heard_us + gap)
+            elif late > self.policy.late_us:
+                device.grace_us = min(device.grace_us + self.policy.grace_times * late, self.policy.most_grace_us)
 
     # --- what they share
     def _start_if_due(self, device: Device, now_us: int) -> list[Effect]:

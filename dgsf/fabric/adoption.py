@@ -1,7 +1,8 @@
 """Which of the registered device servers are still there.
 
 A new controller asks each of them once more, all at the same time.  One that answers with the incarnation
-in its row is kept as it is, with its workers and its leases; Ray is not needed for that.
+in its row is kept as it is, with its workers and its leases; Ray is not needed for that.  So is one on
+our own host that is only slow to answer: the heartbeat will tell.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from dgsf.fabric.pulse import Pulse, Target
 from dgsf.store.rows import DeviceRow
 from dgsf.wire.link import Address
 
-_ANSWER_SECONDS = 1.5  # silence for as long as makes a device lost in any case
+_ANSWER_SECONDS = 1.5  # silence for as long as makes a device on another host lost
 
 
 async def adoptable(rows: Sequence[DeviceRow], secret: bytes, *, here: str, tcp: bool) -> list[tuple[DeviceRow, bool]]:
@@ -26,11 +27,14 @@ async def adoptable(rows: Sequence[DeviceRow], secret: bytes, *, here: str, tcp:
 async def _ask(row: DeviceRow, secret: bytes, *, here: str, tcp: bool) -> tuple[DeviceRow, bool]:
     if row.state not in {state.value for state in ALIVE}:
         return row, False
-    pulse = Pulse(Target(row.name, row.incarnation, Address.of(row)), secret, here=here, tcp=tcp)
+    address = Address.of(row)
+    pulse = Pulse(Target(row.name, row.incarnation, address), secret, here=here, tcp=tcp)
     try:
         async with asyncio.timeout(_ANSWER_SECONDS):
             health = await pulse.ask()
-    except (DgsfError, TimeoutError):
+    except TimeoutError:
+        return row, address.host_id == here
+    except DgsfError:
         return row, False
     finally:
         pulse.close()

@@ -21,6 +21,12 @@ class ClusterLost(PlatformError):
     code = "cluster_lost"
 
 
+class ClusterSlow(PlatformError):
+    """The cluster has not answered this question in time; it may answer the next one."""
+
+    code = "cluster_slow"
+
+
 @dataclass(frozen=True, slots=True)
 class Node:
     """A machine of the cluster."""
@@ -31,7 +37,8 @@ class Node:
 
 
 class Cluster(Protocol):
-    """Raises ClusterLost when the cluster itself is gone, another error when one request failed."""
+    """Raises ClusterLost when the cluster itself is gone, ClusterSlow when one answer did not come in time,
+    another error when one request failed."""
 
     async def nodes(self) -> list[Node]:
         """The nodes that the cluster believes to be alive."""

@@ -20,7 +20,7 @@ from dgsf.core import pool as core
 from dgsf.core.topology import NodeNames, Place, places
 from dgsf.errors import StoreUnavailable
 from dgsf.fabric.adoption import adoptable
-from dgsf.fabric.cluster import Cluster, ClusterLost, Node
+from dgsf.fabric.cluster import Cluster, ClusterLost, ClusterSlow, Node
 from dgsf.fabric.pulse import Pulse, Target
 from dgsf.fabric.registration import Registered, register
 from dgsf.store.devices import DeviceStore
@@ -30,7 +30,6 @@ _log = logging.getLogger(__name__)
 T = TypeVar("T")
 NODES_SECONDS = 1.0
 BEAT_SECONDS = 1.0
-TICK_SECONDS = 0.1
 PROBE_RETRY_SECONDS = 10.0
 
 
@@ -82,8 +81,9 @@ class Controller:
         self._names = NodeNames((row.info.get("node_id", ""), row.node) for row, alive in found if alive)
         for row, alive in found:
             if alive:
-                self._servers[row.name] = Registered.of(row)
-                self.pool.handle(core.Adopt(row.name, row.incarnation, core.State(row.state)), self._clock.now_us())
+                server = self._servers[row.name] = Registered.of(row)
+                adopt = core.Adopt(row.name, row.incarnation, core.State(row.state), self._is_near(server))
+                self.pool.handle(adopt, self._clock.now_us())
                 _log.info("device_adopted", extra={"device": row.name, "incarnation": row.incarnation})
             elif row.state != "lost":
                 await self._store.mark_lost(row.id, row.incarnation)
@@ -99,7 +99,7 @@ class Controller:
     async def _tick(self) -> None:
         while True:
             self._on(core.Tick())
-            await asyncio.sleep(TICK_SECONDS)
+            await asyncio.sleep(self.pool.policy.tick_us / 1e6)
 
     async def _beat_store(self) -> None:
         while True:
@@ -110,10 +110,10 @@ class Controller:
 
     async def _watch_nodes(self, joined: Awaitable[None]) -> None:
         await joined
-        for actor in await self._cluster.actors() - {server.actor for server in self._servers.values()}:
-            await self._cluster.kill(actor)  # a leftover that no row points to
+        for actor in await self._insist(self._cluster.actors) - {server.actor for server in self._servers.values()}:
+            await self._end_actor(actor)  # a leftover that no row points to
         while True:
-            self._see_nodes(await self._cluster.nodes())
+            self._see_nodes(await self._insist(self._cluster.nodes))
             await asyncio.sleep(NODES_SECONDS)
 
     def _see_nodes(self, nodes: list[Node]) -> None:
@@ -187,10 +187,10 @@ class Controller:
             raise
         except Exception as error:  # the server's own trouble, in whatever words Ray tells it
             _log.warning("device_start_failed", extra={"device": name, "why": str(error)})
-            await self._cluster.kill(actor)
+            await self._end_actor(actor)
             return self._on(core.StartFailed(name))
         _log.info("device_started", extra={"device": name, "incarnation": row.incarnation, "address": address.text()})
-        self._on(core.Started(name, row.incarnation))
+        self._on(core.Started(name, row.incarnation, self._is_near(self._servers[name])))
         self._watch(name)
         return None
 
@@ -200,7 +200,7 @@ class Controller:
             pulse.cancel()
         server = self._servers.get(name)
         if server is not None:
-            await self._cluster.kill(server.actor)
+            await self._end_actor(server.actor)
 
     async def _mark(self, name: str, state: str, incarnation: int) -> None:
         device_id = self._servers[name].device_id
@@ -211,6 +211,12 @@ class Controller:
             await self._retried(lambda: self._store.set_state(device_id, incarnation, state))
 
     # --- what they share
+    async def _end_actor(self, actor: str) -> None:
+        await self._insist(lambda: self._cluster.kill(actor))
+
+    def _is_near(self, server: Registered) -> bool:
+        return server.address.host_id == self._here
+
     def _watch(self, name: str) -> None:
         server = self._servers[name]
         target = Target(name, server.incarnation, server.address)
@@ -226,3 +232,11 @@ class Controller:
                 if not self._leads():
                     raise
                 await asyncio.sleep(0.1)
+
+    async def _insist(self, work: Callable[[], Awaitable[T]]) -> T:
+        """A slow cluster is asked again; whether it is gone, it says itself."""
+        while True:
+            try:
+                return await work()
+            except ClusterSlow as error:
+                _log.warning("cluster_slow", extra={"why": str(error)})

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dgsf.config import GIB
-from dgsf.core.devices import DeviceSpec
+from dgsf.core.devices import HOST, DeviceSpec
 from dgsf.errors import DgsfError, LeaseLost, ProtocolError
 from dgsf.fabric.contents_keeper import ContentsKeeper
 from dgsf.fabric.control_session import ControlSession
@@ -52,6 +52,7 @@ from dgsf.wire.shared import SharedArea
 
 log = logging.getLogger(__name__)
 REAP_SECONDS = 10.0
+GUEST_MODULE = "dgsf.remoting.guest.ready"  # what workers of a function host have loaded beside the others
 _read_attach, _read_join = reader(Attach), reader(Join)
 
 
@@ -154,9 +155,12 @@ class DeviceServer:
         return Health(self._incarnation, ready, len(self._table.workers), used, trouble or self._keeper.detail)
 
     def _zygote_options(self) -> ZygoteOptions:
+        preload = self._options.preload
+        if self._device.spec.kind == HOST and "torch" in preload:
+            preload = (*preload, GUEST_MODULE)
         return ZygoteOptions(
             entry=self._options.entry,
-            preload=self._options.preload,
+            preload=preload,
             device_nodes=self._device.device_nodes(),
             hidden=(str(self._run_dir.resolve()), *self._options.hidden),
             environment=tuple(self._device.worker_environment().items()),

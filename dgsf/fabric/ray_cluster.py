@@ -1,8 +1,9 @@
 """The cluster as Ray sees it: the one module that imports ray.
 
-Ray's calls block, so each runs in a thread of a small pool, with a deadline.  A driver that loses its
-raylet is ended by Ray itself; one that loses only the head finds out here, as ClusterLost.  Each platform
-has a Ray namespace of its own, so that two share a cluster without seeing each other's actors.
+Ray's calls block, so each runs in a thread of a small pool, with a deadline.  One late answer is
+ClusterSlow, none at all for a minute is ClusterLost.  A driver that loses its raylet is ended by Ray itself;
+one that loses only the head finds out here.  Each platform has a Ray namespace of its own, so that two share
+a cluster without seeing each other's actors.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from dgsf.core.devices import DeviceSpec
 from dgsf.core.topology import Place
 from dgsf.errors import StartError
 from dgsf.fabric.actors import DeviceActor, offered_devices
-from dgsf.fabric.cluster import ClusterLost, Node
+from dgsf.fabric.cluster import ClusterLost, ClusterSlow, Node
 from dgsf.fabric.devices import offers
 from dgsf.fabric.ray_node import access
 from dgsf.wire.link import Address
@@ -30,6 +31,7 @@ T = TypeVar("T")
 CONNECT_SECONDS = 60.0
 ANSWER_SECONDS = 10.0
 START_SECONDS = 90.0  # a cold node imports torch from disk
+LOST_SECONDS = 60.0  # without a single answer: it is not slow, it is gone
 _THREADS = 8
 _PREFIX = "device:"
 
@@ -57,10 +59,12 @@ class RayCluster:
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="ray")
         self._ray: Any = None
         self._here = ""
+        self._answered = 0.0
+        self._silent_since: float | None = None
 
     async def connect(self) -> None:
         """Wait for the cluster to answer, then join it."""
-        await self._run(self._connect, CONNECT_SECONDS + ANSWER_SECONDS)
+        await self._run(self._connect, 2 * CONNECT_SECONDS + ANSWER_SECONDS)
 
     def close(self) -> None:
         """Leave; the device servers stay."""
@@ -102,9 +106,9 @@ class RayCluster:
     async def set_incarnation(self, actor: str, incarnation: int) -> None:
         def tell() -> None:
             handle = self._ray.get_actor(_PREFIX + actor)
-            self._ray.get(handle.set_incarnation.remote(incarnation), timeout=ANSWER_SECONDS)
+            self._ray.get(handle.set_incarnation.remote(incarnation), timeout=START_SECONDS)
 
-        await self._run(tell, 2 * ANSWER_SECONDS)
+        await self._run(tell, START_SECONDS + ANSWER_SECONDS)
 
     async def kill(self, actor: str) -> None:
         def end() -> None:
@@ -120,14 +124,26 @@ class RayCluster:
 
     # --- threads
     async def _run(self, work: Callable[[], T], timeout: float) -> T:
+        began = time.monotonic()
         future = asyncio.get_running_loop().run_in_executor(self._threads, work)
         try:
             async with asyncio.timeout(timeout):
-                return await future
+                answer = await future
         except TimeoutError as error:
-            raise ClusterLost(f"Ray at {self._address} did not answer within {timeout:g} s") from error
+            raise self._unanswered(began, timeout) from error
         except (ConnectionError, SystemExit) as error:
             raise ClusterLost(f"Ray at {self._address} is gone: {error}") from error
+        self._answered, self._silent_since = time.monotonic(), None
+        return answer
+
+    def _unanswered(self, began: float, timeout: float) -> ClusterLost | ClusterSlow:
+        """One question without an answer; were there answers to others meanwhile?"""
+        if self._silent_since is None:
+            self._silent_since = max(began, self._answered)
+        silent = time.monotonic() - self._silent_since
+        if silent > LOST_SECONDS:
+            return ClusterLost(f"Ray at {self._address} has not answered for {silent:.0f} s")
+        return ClusterSlow(f"Ray at {self._address} did not answer within {timeout:g} s")
 
     def _connect(self) -> None:
         _wait_for_port(self._address, CONNECT_SECONDS)

@@ -73,15 +73,15 @@ async def _lead(settings: Settings, holder: str, devices: str, database: Databas
     leader = Leader(Leadership(database), holder, clock)
     tcp = settings.transport == "tcp"
     secret = settings.cluster_secret.encode()
-    controller = Controller(DeviceStore(database), cluster, secret, clock=clock, leads=leader.leads, tcp=tcp)
 
     async def work() -> None:
+        controller = Controller(DeviceStore(database), cluster, secret, clock=clock, leads=leader.leads, tcp=tcp)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(tidy_forever(CallStore(database)))
-            tasks.create_task(controller.run(joined))
+            tasks.create_task(controller.run(asyncio.shield(joined)))  # for the next term too
 
     try:
-        await leader.run(work)
+        await leader.serve(work)
     except* DgsfError as group:
         _log.error("controller_failed", extra={"why": [str(error) for error in group.exceptions]})
         raise

@@ -31,9 +31,9 @@ from dgsf.store.binaries import Account, Binaries, server_account
 _log = logging.getLogger(__name__)
 _USER = "dgsf"
 _PORT = 5432  # only names the socket's file
-_START_SECONDS = 60.0  # recovery after a crash may take a while
+_START_SECONDS = 120.0  # recovery after a crash may take a while
 _STOP_SECONDS = 20.0
-_INITDB_SECONDS = 120.0
+_INITDB_SECONDS = 300.0
 _MOST_LOG_BYTES = 8 * 1024 * 1024
 _LONGEST_SOCKET_PATH = 107  # what the kernel takes
 _SETTINGS = {

@@ -75,6 +75,7 @@ def init_cluster(binaries: Binaries, cluster: Path, password: str, *, user: str,
     with open_folders(cluster) as (cluster_fd,), _secret(password, maker) as secret_fd:
         arguments = [str(binaries.initdb), "-D", f"/proc/self/fd/{cluster_fd}", "-U", user]
         arguments += ["--pwfile", f"/proc/self/fd/{secret_fd}", "--auth=scram-sha-256", "--no-locale", "-E", "UTF8"]
+        arguments.append("--no-sync")  # file by file, that takes seconds; below it is one call
         done = subprocess.run(
             launcher(arguments, maker, signal.SIGKILL),
             cwd="/",
@@ -89,6 +90,8 @@ def init_cluster(binaries: Binaries, cluster: Path, password: str, *, user: str,
         raise StartError(f"the embedded database could not be made in {cluster}: {done.stderr.strip()[-500:]}")
     if binaries.account is not None:
         _give(cluster, binaries.account)
+    with open_folders(cluster) as (cluster_fd,):
+        _sync_filesystem(cluster_fd)
 
 
 @contextmanager
@@ -103,6 +106,12 @@ def _secret(text: str, reader: Account | None) -> Iterator[int]:
         yield reading
     finally:
         os.close(reading)
+
+
+def _sync_filesystem(descriptor: int) -> None:
+    """Everything on the disk that this file is on; returns when it is safe."""
+    if ctypes.CDLL(None, use_errno=True).syncfs(descriptor) != 0:
+        raise OSError(ctypes.get_errno(), "syncfs")
 
 
 def _give(folder: Path, account: Account) -> None:

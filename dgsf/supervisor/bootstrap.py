@@ -9,7 +9,7 @@ import asyncio
 import json
 from pathlib import Path
 
-from dgsf.errors import StartError
+from dgsf.errors import StartError, StoreUnavailable
 from dgsf.ids import key_digest, key_id_of, same_digest
 from dgsf.paths import Layout, write_private
 from dgsf.store.database import Database
@@ -20,11 +20,12 @@ from dgsf.store.rows import Role
 
 TENANT = "default"
 _LOOK_SECONDS = 0.1
+_STORE_SECONDS = 30.0  # everything starts at once here, and nobody waits for an answer yet
 
 
 async def prepare_database(url: str, layout: Layout, *, fresh_fabric: bool) -> str:
     """Bring the database up to date; returns the operator's API key."""
-    database = await Database.connect(url, name="dgsf up", max_size=2)
+    database = await Database.connect(url, name="dgsf up", max_size=2, timeout=_STORE_SECONDS)
     try:
         await migrate(database)
         if fresh_fabric:
@@ -35,8 +36,15 @@ async def prepare_database(url: str, layout: Layout, *, fresh_fabric: bool) -> s
 
 
 async def any_device_healthy(url: str) -> bool:
-    """Waits for it; the caller sets the deadline."""
-    database = await Database.connect(url, name="dgsf up", max_size=1)
+    """Waits for it; the caller sets the deadline, and asks again if the database was away meanwhile."""
+    try:
+        return await _healthy_device(url)
+    except StoreUnavailable:
+        return False
+
+
+async def _healthy_device(url: str) -> bool:
+    database = await Database.connect(url, name="dgsf up", max_size=1, timeout=_STORE_SECONDS)
     try:
         devices = DeviceStore(database)
         while not any(row.usable for row in await devices.list_devices()):  # noqa: ASYNC110 - a row

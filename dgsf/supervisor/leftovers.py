@@ -22,7 +22,7 @@ from typing import IO
 from dgsf.errors import StartError
 from dgsf.paths import run_dir_of, write_private
 
-_END_SECONDS = 10.0
+_END_SECONDS = 30.0  # a killed process gives its memory back first
 _RAY_TITLE = b"ray::"
 
 

@@ -45,6 +45,7 @@ class Platform:
         self._progress = progress
         self._commands = Commands(settings, layout)
         self._ray = None if settings.ray_address else LocalRay()
+        self._postgres: EmbeddedPostgres | None = None
         self._keepers: dict[str, list[Keeper]] = {kind: [] for kind in _STOP_ORDER}
         self._tasks: list[asyncio.Task[None]] = []
         self._told = asyncio.Event()
@@ -98,7 +99,7 @@ class Platform:
 
     async def _start_database(self) -> None:
         if not self._settings.database_url:
-            server = EmbeddedPostgres(self._layout.postgres, run_dir=self._layout.run_dir)
+            server = self._postgres = EmbeddedPostgres(self._layout.postgres, run_dir=self._layout.run_dir)
             part = Part("Postgres", lambda: RunningPostgres.start(server), server.log_path, stop_seconds=30.0)
             await self._keep("postgres", part).up()
             self._settings = self._settings.with_changes(database_url=server.url)
@@ -192,7 +193,11 @@ class Platform:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         if self._trouble.done():
             self._trouble.exception()  # seen: it is told already, or the stop was asked for
-        await asyncio.to_thread(self._sweep)
+        try:
+            if self._postgres is not None:  # once more: one that ended before its turn left its files
+                await self._postgres.stop()
+        finally:
+            await asyncio.to_thread(self._sweep)
         _log.info("stopped")
 
     async def _end_devices(self) -> None:

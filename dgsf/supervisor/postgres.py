@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import signal
+import subprocess
 
 from dgsf.store.embedded import EmbeddedPostgres
 
@@ -11,15 +13,16 @@ from dgsf.store.embedded import EmbeddedPostgres
 class RunningPostgres:
     """One life of the server."""
 
-    def __init__(self, server: EmbeddedPostgres, pid: int) -> None:
+    def __init__(self, server: EmbeddedPostgres, process: subprocess.Popen[bytes]) -> None:
         self._server = server
-        self.pid = pid
+        self._process = process  # the server forgets it once its stop has begun
+        self.pid = process.pid
 
     @classmethod
     async def start(cls, server: EmbeddedPostgres) -> RunningPostgres:
         await server.start()
         assert server.process is not None
-        return cls(server, server.process.pid)
+        return cls(server, server.process)
 
     async def wait(self) -> int:
         return await self._server.wait()
@@ -30,5 +33,5 @@ class RunningPostgres:
                 await self._server.stop()
 
     def kill(self) -> None:
-        if self._server.process is not None:
-            self._server.process.kill()
+        """Immediate shutdown: it ends its own processes and takes its pid file along; the next start recovers."""
+        self._process.send_signal(signal.SIGQUIT)

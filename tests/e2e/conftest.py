@@ -36,6 +36,19 @@ def platform() -> Iterator[Platform]:
 @pytest.fixture
 def start() -> Iterator[Callable[..., Platform]]:
     """Starts platforms (data dir name, options) that end with the test at the latest."""
+    with _starter() as begin:
+        yield begin
+
+
+@pytest.fixture(scope="module")
+def start_for_module() -> Iterator[Callable[..., Platform]]:
+    """The same, for platforms that several tests share: they end with the module."""
+    with _starter() as begin:
+        yield begin
+
+
+@contextlib.contextmanager
+def _starter() -> Iterator[Callable[..., Platform]]:
     running: list[Platform] = []
     with _folder() as folder:
 

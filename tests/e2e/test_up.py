@@ -39,7 +39,7 @@ def test_secrets_and_folders_are_private(platform):
         assert stat.S_IMODE(folder.stat().st_mode) == 0o700
 
 
-def test_ray_listens_on_loopback_only_and_workers_run_at_normal_priority(platform):
+def test_ray_listens_on_loopback_only_and_workers_run_at_the_platforms_own_priority(platform):
     inodes = {}
     for pid in [item.pid for item in platform.processes()]:
         for entry in os.scandir(f"/proc/{pid}/fd"):
@@ -52,7 +52,7 @@ def test_ray_listens_on_loopback_only_and_workers_run_at_normal_priority(platfor
             if fields[3] == "0A" and fields[9] in inodes:
                 assert fields[1].split(":")[0] == loopback, f"process {inodes[fields[9]]} listens on {fields[1]}"
     (server,) = platform.find("ray::DeviceActor")
-    assert os.getpriority(os.PRIO_PROCESS, server) == 0
+    assert os.getpriority(os.PRIO_PROCESS, server) == os.getpriority(os.PRIO_PROCESS, platform.process.pid)
 
 
 def test_a_second_one_on_the_same_data_dir_is_refused_and_named(platform, start):
@@ -103,10 +103,17 @@ def test_sigterm_stops_everything_and_a_second_start_has_the_old_data(start):
     assert second.api_key == key, "a key that still works is kept"
     assert second.get("/v1/functions", key)[0] == 200
     assert second.healthy()[0]["incarnation"] > 1, "the device of the first run is not taken for the new one"
-    second.process.send_signal(signal.SIGINT)
-    second.process.send_signal(signal.SIGINT)
-    second.wait_ended()
+    assert second.stop_at_once() == 0
     second.assert_nothing_left()
+    assert "Traceback" not in second.said
+
+
+def test_ctrl_c_twice_while_it_starts_leaves_nothing_either(start):
+    early = start("data")
+    early.wait_until(lambda: "postgres ready" in early.said, "a database", alive=True)
+    assert early.stop_at_once() == 0
+    early.assert_nothing_left()
+    assert "Traceback" not in early.said
 
 
 def test_two_platforms_live_side_by_side_and_parts_can_be_apart(platform, start):

@@ -11,23 +11,9 @@ pytestmark = pytest.mark.timeout(600)
 
 
 @pytest.fixture(scope="module")
-def durable(request):
-    """One platform for all kills of parts."""
-    import shutil
-    import tempfile
-    from pathlib import Path
-
-    from platforms import Platform
-
-    folder = Path(tempfile.mkdtemp(prefix="dgsf-e2e-"))
-    started = Platform(folder / "data", "--devices", "cpu:1")
-    try:
-        yield started.wait_ready()
-    finally:
-        status = started.stop()
-        shutil.rmtree(folder, ignore_errors=True)
-        assert status == 0, started.said
-    assert started.processes() == []
+def durable(start_for_module):
+    """One platform for all kills of parts, and in the end its own."""
+    return start_for_module("data").wait_ready()
 
 
 def well_with(platform, incarnation):
@@ -78,13 +64,12 @@ def _pid_or_none(platform):
         return None
 
 
-def test_after_kill_9_of_the_supervisor_the_next_start_cleans_up_and_goes_on(start):
-    first = start("data").wait_ready()
-    key = first.api_key
-    kill(first.process.pid)
-    first.wait_ended()
+def test_after_kill_9_of_the_supervisor_the_next_start_cleans_up_and_goes_on(durable, start_for_module):
+    key = durable.api_key
+    kill(durable.process.pid)
+    durable.wait_ended()
 
-    second = start("data").wait_ready()
+    second = start_for_module("data").wait_ready()
     assert second.api_key == key
     assert second.get("/v1/functions", key)[0] == 200
     assert len(second.find("dgsf.cli gateway")) == 1

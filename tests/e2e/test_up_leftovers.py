@@ -45,7 +45,7 @@ def test_what_carries_the_mark_is_ended_and_nothing_else(run_a, mark):
     ours, other, plain = run_a({"DGSF_MARK": mark}), run_a({"DGSF_MARK": mark + "0"}), run_a({})
     assert [item.pid for item in leftovers.marked(mark)] == [ours.pid]
     assert leftovers.end_marked(mark) == 1
-    assert ours.wait(10) < 0
+    assert ours.wait(60) < 0
     assert other.poll() is None and plain.poll() is None
 
 
@@ -55,7 +55,7 @@ def test_a_ray_process_that_wrote_over_its_environment_is_known_by_its_files(run
         reader = run_a({}, title="tail", stdout=log)
         elsewhere = run_a({}, title="ray::DashboardAgent")
         assert leftovers.end_marked(mark) == 1
-    assert ours.wait(10) < 0
+    assert ours.wait(60) < 0
     assert reader.poll() is None and elsewhere.poll() is None
 
 

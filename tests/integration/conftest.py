@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-import tempfile
 from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
 from uuid import uuid4
 
 import asyncpg
 import pytest
-from databases import url_of
+from databases import quick_folder, url_of
 
 from dgsf.store.database import Database
 from dgsf.store.embedded import EmbeddedPostgres
@@ -23,7 +21,7 @@ TEMPLATE = "migrated"
 @pytest.fixture(scope="session")
 def database_url() -> Iterator[str]:
     """URL of a server that lives as long as the session; its own database is not migrated."""
-    home = Path(tempfile.mkdtemp(prefix="dgsf-t-"))
+    home = quick_folder()
     server = EmbeddedPostgres(home / "data", run_dir=home / "run")
     try:
         yield asyncio.run(_start(server))
@@ -53,7 +51,7 @@ async def _administer(url: str, statement: str) -> None:
 async def fresh_url(database_url: str) -> AsyncIterator[str]:
     """URL of a migrated database of this test's own."""
     name = f"t_{uuid4().hex}"
-    await _administer(database_url, f"CREATE DATABASE {name} TEMPLATE {TEMPLATE}")
+    await _administer(database_url, f"CREATE DATABASE {name} TEMPLATE {TEMPLATE} STRATEGY file_copy")
     yield url_of(database_url, name)
     await _administer(database_url, f"DROP DATABASE {name} WITH (FORCE)")
 

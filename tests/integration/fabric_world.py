@@ -158,7 +158,7 @@ async def until(condition, why=""):
 async def world_of(database, devices="cpu:1", **changes):
     folder = Path(tempfile.mkdtemp(prefix="dgsf-w-"))
     folder.chmod(0o711)
-    world = World(database, Settings(**{"lease_seconds": 3.0, "grace_seconds": 0.5, **changes}), folder)
+    world = World(database, Settings(**{"lease_seconds": 20.0, "grace_seconds": 0.5, **changes}), folder)
     try:
         world.area.make()
         world.tenant_id = await world.registry.create_tenant("acme")

@@ -223,7 +223,7 @@ class World:
 async def fresh_database(server_url: str) -> AsyncIterator[Database]:
     """A migrated database for a whole module of tests."""
     name = f"g_{uuid4().hex}"
-    await _administer(server_url, f"CREATE DATABASE {name} TEMPLATE migrated")
+    await _administer(server_url, f"CREATE DATABASE {name} TEMPLATE migrated STRATEGY file_copy")
     database = await Database.connect(urlsplit(server_url)._replace(path=f"/{name}").geturl(), timeout=30.0)
     try:
         yield database
@@ -295,7 +295,7 @@ async def add_device(database: Database, name: str, kind: str, memory: int = 409
     )
 
 
-async def eventually(holds: Callable[[], Any], seconds: float = 30.0) -> Any:
+async def eventually(holds: Callable[[], Any], seconds: float = 90.0) -> Any:
     """The first true answer; looks again and again, up to a generous deadline."""
     deadline = time.monotonic() + seconds
     while True:

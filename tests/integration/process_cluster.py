@@ -13,7 +13,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from dgsf.core.devices import parse_devices
-from dgsf.fabric.cluster import ClusterLost, Node
+from dgsf.fabric.cluster import ClusterLost, ClusterSlow, Node
 from dgsf.supervisor.parts import outer_environment
 from dgsf.wire.link import Address
 
@@ -33,6 +33,7 @@ class ProcessCluster:
         self.starts = 0
         self.failures = 0  # so many starts fail
         self.gone = False
+        self.slow = 0  # so many questions are not answered in time
         self._folder = folder
         self._shared = f"dgsf-test-{secrets.token_hex(6)}"
 
@@ -45,9 +46,15 @@ class ProcessCluster:
         return self.processes[actor].pid
 
     # --- Cluster
-    async def nodes(self):
+    def _answer(self):
         if self.gone:
             raise ClusterLost("gone")
+        if self.slow:
+            self.slow -= 1
+            raise ClusterSlow("slow")
+
+    async def nodes(self):
+        self._answer()
         return [node for node, _ in self.offers.values()]
 
     async def devices_of(self, node):
@@ -75,16 +82,19 @@ class ProcessCluster:
         return Address(**json.loads(await self._line(process)))
 
     async def set_incarnation(self, actor, incarnation):
+        self._answer()
         process = self.processes[actor]
         process.stdin.write(f"{incarnation}\n".encode())
         assert await self._line(process) == b"ok\n"
 
     async def kill(self, actor):
+        self._answer()
         self.killed.append(actor)
         with contextlib.suppress(KeyError, ProcessLookupError):
             self.processes[actor].kill()
 
     async def actors(self):
+        self._answer()
         return {actor for actor, process in self.processes.items() if process.returncode is None}
 
     # --- for tests

@@ -55,6 +55,9 @@ class Executor:
         elif word == b"sleep":
             time.sleep(float(rest))
             self.answer(frame, b"slept")
+        elif word == b"until":
+            while not os.path.exists(f"/dgsf/contents/{rest.decode()}"):
+                time.sleep(0.01)
         elif word == b"busy":
             self.busy = rest == b"1"
         elif word == b"pid":

@@ -119,6 +119,18 @@ async def test_a_new_controller_adopts_what_runs_and_ends_what_does_not_belong(d
         assert cluster.starts == starts + 1 and a.info["actor"] not in cluster.killed
 
 
+async def test_a_server_of_this_host_that_is_only_slow_at_the_take_over_is_kept(devices, cluster):
+    patient = Policy(hung_us=600_000_000)
+    async with controlled(devices, cluster):
+        old = await row_when(devices, A, "healthy")
+    os.kill(cluster.pid_of(A), signal.SIGSTOP)
+    async with controlled(devices, cluster, policy=patient) as (controller, _):
+        await row_when(devices, A, "suspect")
+        os.kill(cluster.pid_of(A), signal.SIGCONT)
+        await until(lambda: answers_as(controller, A, old))
+        assert (await row_when(devices, A, "healthy")).incarnation == old.incarnation
+
+
 async def test_a_node_that_goes_takes_only_its_own_devices_and_may_come_back(devices, cluster):
     cluster.add("bbbb", "b", "cpu:1")
     async with controlled(devices, cluster):
@@ -167,15 +179,28 @@ async def test_a_lost_cluster_ends_the_controller(devices, cluster):
         assert caught.group_contains(ClusterLost)
 
 
+async def test_a_slow_cluster_is_asked_again(devices, cluster):
+    cluster.slow = 3  # which actors there are, twice; which nodes, once
+    async with controlled(devices, cluster) as (_, task):
+        old = await row_when(devices, A, "healthy")
+        cluster.slow = 2  # the next look at the nodes, or the kill below
+        os.kill(cluster.pid_of(A), signal.SIGKILL)
+        await row_when(devices, A, "healthy", above=old.incarnation)
+        await until(lambda: cluster.slow == 0)
+        assert not task.done()
+
+
 # --- leadership
 class Lead:
     """A leader whose work is to be cancelled."""
 
-    def __init__(self, database, holder, ttl_s=1.0):
+    def __init__(self, database, holder, ttl_s=1.0, always=False):
+        self.terms = 0
         self.leader = Leader(Leadership(database), holder, SystemClock(), ttl_s)
-        self.task = asyncio.create_task(self.leader.run(self._work))
+        self.task = asyncio.create_task((self.leader.serve if always else self.leader.run)(self._work))
 
     async def _work(self):
+        self.terms += 1
         await asyncio.Event().wait()
 
     async def stop(self):
@@ -204,6 +229,18 @@ async def test_a_leader_whose_lease_was_taken_ends(database):
     with pytest.raises(ExceptionGroup) as caught:
         await asyncio.wait_for(lead.task, DEADLINE)
     assert caught.group_contains(LeadershipLost)
+
+
+async def test_one_that_has_lost_the_lead_stands_by_and_leads_again(database):
+    lead = Lead(database, "first", ttl_s=30.0, always=True)
+    await until(lambda: lead.terms == 1)
+    async with database.acquire() as connection:
+        await connection.execute("UPDATE leaders SET holder = 'other', epoch = epoch + 1 WHERE name = $1", NAME)
+        await until(lambda: not lead.leader.leads())
+        await connection.execute("UPDATE leaders SET expires_at = '-infinity' WHERE name = $1", NAME)
+    await until(lambda: lead.terms == 2)
+    assert lead.leader.leads()
+    await lead.stop()
 
 
 async def test_a_leader_that_cannot_reach_the_database_stops_in_time(database):

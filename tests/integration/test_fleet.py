@@ -23,7 +23,7 @@ from gateway.fleet import Fleet
 from proxy.server import GatewayLink, ProxyServer
 
 SECRET = b"a secret of the cluster"
-DEADLINE = 30
+DEADLINE = 60
 
 
 class Port:

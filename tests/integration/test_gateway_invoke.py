@@ -191,7 +191,7 @@ async def test_a_client_that_asks_before_sending_is_told_to_go_on(world: World):
     lines = "Content-Type: image/png\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n"
     reader, writer = await asyncio.open_connection("127.0.0.1", world.port)
     writer.write((head + lines).encode())
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         assert await reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
         writer.write(b"hello")
         assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200 OK")
@@ -313,7 +313,7 @@ async def exchange(world: World, data: bytes, until: bytes = b"") -> bytes:
     """Raw bytes to the gateway; what comes back until the given end, or until it closes."""
     reader, writer = await asyncio.open_connection("127.0.0.1", world.port)
     writer.write(data)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         reply = await (reader.readuntil(until) if until else reader.read())
     writer.close()
     return reply

@@ -7,6 +7,7 @@ import signal
 from fabric_world import until
 from session_kit import MIB, attach, session_world, worker_of
 
+from dgsf.store.sessions import SessionStore
 from dgsf.wire.frames import HEADER, Kind
 from dgsf.wire.session import Ended
 
@@ -191,3 +192,61 @@ async def test_uploads_are_shared_by_the_sessions_of_a_tenant_only(database):
         other, _ = await attach(world)
         await other.began()
         assert await other.ask("contents") == b""
+
+
+async def test_a_busy_executor_makes_its_guest_wait_and_nothing_pile_up(database):
+    async with session_world(database) as world:
+        guest, session = await attach(world)
+        await guest.began()
+        await guest.command("until told")
+        flood = asyncio.create_task(_flood(guest, 64))
+        await until(lambda: session.device.full)
+        other, _ = await attach(world)
+        await other.began()
+        assert await other.ask("echo at once") == b"at once"
+        assert session.guest.received < 16 * MIB
+        assert not flood.done() and not session.ended
+        await other.command("keep told")
+        await flood
+        assert [(await guest.answer()).body for _ in range(64)] == [str(MIB).encode()] * 64
+
+
+async def _flood(guest, count):
+    for _ in range(count):
+        await guest.command(b"size " + b"x" * MIB)
+
+
+async def test_a_guest_that_vanishes_behind_a_full_pipe_is_noticed(database):
+    async with session_world(database) as world:
+        guest, session = await attach(world)
+        await guest.began()
+        await guest.command("until told")
+        flood = asyncio.create_task(_flood(guest, 64))
+        await until(lambda: session.device.full)
+        flood.cancel()
+        guest.close()
+        await until(lambda: session.over.is_set())
+        await workers_gone(world)
+
+
+async def test_rows_tell_how_sessions_are_and_old_ones_are_closed_after_a_proxy_died(database):
+    async with session_world(database) as world:
+        guest, session = await attach(world)
+        await guest.began()
+        await guest.command("use 1234")
+        await guest.ask("echo 1")
+        store = SessionStore(database)
+
+        async def row():
+            (found,) = await store.list_sessions(world.tenant_id)
+            return found if found.device_us == 1234 else None
+
+        found = await until(row)
+        assert (found.id, found.state, found.device_name) == (session.id, "attached", "box/cpu0")
+        assert found.bytes_up > 0 and found.proxy_name == "box/proxy"
+        await store.close_old(1, 99)  # the proxy's next life
+        assert await store.list_sessions(world.tenant_id) == []
+        (found,) = await store.list_sessions(world.tenant_id, ended=True)
+        assert (found.state, found.error_code) == ("ended", "session_lost")
+        guest.close()
+        await session.over.wait()

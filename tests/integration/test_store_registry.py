@@ -183,14 +183,13 @@ async def test_other_errors_pass_the_guard_unchanged(database):
         raise ZeroDivisionError
 
 
-async def test_a_statement_that_takes_too_long_is_the_store_being_unavailable(fresh_url):
-    database = await Database.connect(fresh_url, timeout=0.2)
+async def test_a_statement_that_takes_too_long_is_the_store_being_unavailable(database):
+    connection = await database.open_connection(command_timeout=0.2)
     try:
-        with pytest.raises(StoreUnavailable):
-            async with database.acquire() as connection:
-                await connection.execute("SELECT pg_sleep(60)")
+        with pytest.raises(StoreUnavailable), database.guard():
+            await connection.execute("SELECT pg_sleep(60)")
     finally:
-        await database.close()
+        await connection.close()
 
 
 async def test_connections_ended_by_the_server_are_missed_once_and_replaced(database):

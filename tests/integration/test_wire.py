@@ -24,7 +24,7 @@ from proxy import server as proxy_server_module
 from proxy.server import ProxyServer
 
 SECRET = b"the cluster's own"
-DEADLINE = 20
+DEADLINE = 60
 
 
 class EchoPort:

@@ -15,11 +15,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 from dgsf.paths import Layout, mark_of
+from dgsf.store.postmaster import processes_of
 from dgsf.supervisor.leftovers import Identity, marked
 from dgsf.supervisor.parts import outer_environment
 
-START_SECONDS = 120.0
-STOP_SECONDS = 60.0
+START_SECONDS = 240.0
+STOP_SECONDS = 120.0
 
 
 class Platform:
@@ -73,7 +74,7 @@ class Platform:
         request = urllib.request.Request(self.url + path)
         request.add_header("Authorization", f"Bearer {key or self.api_key}")
         try:
-            with urllib.request.urlopen(request, timeout=30) as reply:
+            with urllib.request.urlopen(request, timeout=60) as reply:
                 return reply.status, json.loads(reply.read())
         except urllib.error.HTTPError as error:
             with error:
@@ -109,7 +110,7 @@ class Platform:
 
     def wait_ended(self) -> int:
         status = self.process.wait(STOP_SECONDS)
-        self._reader.join(10)
+        self._reader.join(60)
         return status
 
     def stop(self, number: int = signal.SIGINT) -> int:
@@ -123,12 +124,20 @@ class Platform:
             self.wait_ended()
             raise AssertionError(f"dgsf up did not stop within {STOP_SECONDS:g} s:\n{self.said}") from None
 
+    def stop_at_once(self) -> int:
+        """A second Ctrl-C, once the first was heard: before that the two would be one."""
+        self.process.send_signal(signal.SIGINT)
+        self.wait_until(lambda: "stopping;" in self.said, "the word that it stops")
+        self.process.send_signal(signal.SIGINT)
+        return self.stop()
+
     def assert_nothing_left(self) -> None:
         assert self.processes() == []
         assert not self.layout.run_dir.exists()
         assert not Path("/dev/shm", self.layout.shared_name).exists()
         pid_file = self.layout.postgres / "cluster" / "postmaster.pid"
         assert not pid_file.exists(), "Postgres was not shut down"
+        assert processes_of(pid_file.parent) == [], "Postgres still runs"
 
 
 def kill(pid: int) -> None:

@@ -75,12 +75,12 @@ class FakePlatform:
 
     def start(self) -> FakePlatform:
         self._thread.start()
-        assert self._started.wait(30)
+        assert self._started.wait(60)
         return self
 
     def stop(self) -> None:
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(30)
+        self._thread.join(60)
         assert not self._thread.is_alive()
 
     def count(self, method: str, part: str = "") -> int:

@@ -48,7 +48,7 @@ class Store:
 
 
 async def until(condition):
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not condition():
             await asyncio.sleep(0.01)
 
@@ -60,7 +60,7 @@ async def committed(store, rows):
     answers = {}
     for row in rows:
         commits.submit(row, lambda answer, row=row: answers.setdefault(row, answer))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while len(answers) < len(rows):
             await asyncio.sleep(0)
     return commits, [answers[row] for row in rows]

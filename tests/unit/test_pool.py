@@ -84,6 +84,61 @@ def test_silence_makes_a_device_suspect_then_lost_and_replaces_it(healthy):
     assert healthy.state is State.starting
 
 
+@pytest.fixture
+def near() -> Driver:
+    """A device on the controller's own host."""
+    driver = Driver()
+    driver.on(Offer(NAME))
+    driver.on(Started(NAME, 1, near=True))
+    driver.on(Tick())
+    return driver
+
+
+def test_silence_of_a_server_on_our_own_host_is_given_longer(near):
+    assert near.pass_time(1_000) == [SetState(NAME, 1, State.suspect)]
+    assert near.pass_time(2_900) == []
+    assert near.pass_time(100) == [MarkLost(NAME, 1), Kill(NAME), Start(NAME)]
+
+
+def test_a_server_on_our_own_host_whose_process_has_ended_is_lost_at_once(near):
+    assert near.on(Refused(NAME, 1)) == [MarkLost(NAME, 1), Kill(NAME), Start(NAME)]
+
+
+def test_an_adopted_server_on_our_own_host_is_given_longer_too():
+    driver = Driver()
+    driver.on(Adopt(NAME, 5, State.healthy, near=True))
+    assert driver.pass_time(3_900) == [SetState(NAME, 5, State.suspect)]
+    assert MarkLost(NAME, 5) in driver.pass_time(100)
+
+
+@pytest.mark.parametrize(("place", "alone_s"), [("healthy", 1.5), ("near", 4.0)])
+def test_when_our_own_ticks_are_late_all_silence_is_given_longer_but_not_for_ever(request, place, alone_s):
+    starved = request.getfixturevalue(place)
+    silent_s, effects = 0.0, []
+    while MarkLost(NAME, 1) not in effects:
+        starved.now += 300 * MS  # three times as late as it should be
+        effects = starved.on(Tick())
+        silent_s += 0.3
+    most = starved.pool.policy.most_grace_us / 1e6
+    assert alone_s + most <= silent_s <= alone_s + most + 0.3
+
+
+def test_a_tick_that_is_a_little_late_changes_nothing(healthy):
+    for _ in range(10):
+        healthy.now += 140 * MS
+        assert MarkLost(NAME, 1) not in healthy.on(Tick())
+    healthy.now += 140 * MS
+    assert MarkLost(NAME, 1) in healthy.on(Tick()), "1.54 s"
+
+
+def test_patience_is_for_the_silence_at_hand_only(healthy):
+    for _ in range(20):
+        healthy.now += 300 * MS
+        healthy.on(Tick())
+    healthy.on(Beat(NAME, 1, True))
+    assert MarkLost(NAME, 1) in healthy.pass_time(1_500)
+
+
 def test_a_suspect_that_answers_is_healthy_again(healthy):
     healthy.pass_time(1200)
     assert healthy.on(Beat(NAME, 1, True)) == [SetState(NAME, 1, State.healthy)]
@@ -186,7 +241,7 @@ def test_an_unlawful_step_tells_the_story_of_the_device():
 events = st.one_of(
     st.builds(Offer, st.just(NAME)),
     st.builds(Withdraw, st.just(NAME)),
-    st.builds(Started, st.just(NAME), st.integers(1, 4)),
+    st.builds(Started, st.just(NAME), st.integers(1, 4), st.booleans()),
     st.builds(StartFailed, st.just(NAME)),
     st.builds(Beat, st.just(NAME), st.integers(1, 4), st.booleans()),
     st.builds(Refused, st.just(NAME), st.integers(1, 4)),

@@ -21,7 +21,7 @@ from dgsf.remoting.executor.codes import DTYPE_CODES, dtype_of, sizes_of
 from dgsf.remoting.executor.contents import check_digest
 from dgsf.remoting.executor.courier import Courier
 from dgsf.remoting.executor.handles import CallFailure
-from dgsf.remoting.protocol import Record, Status
+from dgsf.remoting.protocol import BULK_HEADER, Record, Status
 
 if TYPE_CHECKING:
     from dgsf.remoting.executor.machine import Machine
@@ -56,6 +56,7 @@ class Snapshots:
 
     # --- taking
     def _snapshot(self, request: int, since: int) -> None:
+        BULK_HEADER.pack(request)  # one that fits, before a thread needs it
         self.courier.wait()
         started = time.perf_counter()
         self._machine.device.finish()
@@ -150,7 +151,7 @@ class Snapshots:
     def missing(self, storages: list[list[Any]]) -> list[bytes]:
         contents = self._machine.contents
         named = [(check_digest(source), size) for _, size, source in storages if source is not True]
-        return [digest for digest, size in named if contents.find(digest, size) is None]
+        return [digest for digest, size in named if not contents.has(digest, size)]
 
     def _become(self, head: list[Any], raw: torch.Tensor) -> None:
         """Storages, then views; the state is then that of the snapshot of this number."""
@@ -184,7 +185,8 @@ class Snapshots:
                 start += size
             else:
                 found = self._machine.contents.find(check_digest(source), size)
-                assert found is not None
+                if found is None:
+                    raise ProtocolError("a content was removed while a state was being restored")
                 made[number] = self._machine.device.adopt(found)
         return made
 

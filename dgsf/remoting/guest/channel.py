@@ -50,14 +50,14 @@ class Channel:
     # --- out ----------------------------------------------------------------------------------
     def command(self, body: bytes) -> int:
         """Sends records; returns the number of their frame."""
-        self.sent += 1
+        self.sent = (self.sent + 1) & 0xFFFFFFFF
         self._send([HEADER.pack(len(body), Kind.COMMAND, 0, 0, self.sent) + body])
         return self.sent
 
     def bulk(self, transfer: int, pieces: Iterable[Buffer]) -> None:
         """Sends bytes in bulk frames of this transfer, without joining them."""
         for buffers, size in _frames_of(pieces):
-            self.sent += 1
+            self.sent = (self.sent + 1) & 0xFFFFFFFF
             head = HEADER.pack(size + BULK_HEADER.size, Kind.COMMAND, FLAG_BULK, 0, self.sent)
             self._send([head + BULK_HEADER.pack(transfer), *buffers])
 

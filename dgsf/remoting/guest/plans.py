@@ -134,7 +134,19 @@ DISTRUSTED: set[str] = set()  # operators whose metadata cannot be inferred here
 def _special(func: Any, schema: Any) -> Any:
     if func.namespace != "aten":
         return SPECIALS["aten::_pack_padded_sequence"]  # it is not torch's own: taken apart
-    return SPECIALS.get(func.name()) or SPECIALS.get(schema.name)
+    found = SPECIALS.get(func.name()) or SPECIALS.get(schema.name)
+    return found or (_take_apart if _is_composite(func.name()) else None)
+
+
+def _is_composite(name: str) -> bool:
+    """Whether torch takes it apart before it gets here, which it does not do in inference mode."""
+    has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key
+    whole = has_kernel(name, "PrivateUse1") or has_kernel(name, "AutogradPrivateUse1")  # one of our own
+    return bool(has_kernel(name, "CompositeImplicitAutograd") and not whole)
+
+
+def _take_apart(plan: Plan, args: Any, kwargs: Any) -> Any:
+    return plan.func.decompose(*args, **kwargs)
 
 
 def _distrusted(name: str, bare: str) -> bool:

@@ -265,6 +265,11 @@ class Recorder:
         self._spots.append(here())
         return out
 
+    def use_up(self, out: int, content: list[Any]) -> None:
+        """What an ask made may be more than its kind foresaw: those handles are in use."""
+        made = sum(1 for item in content if not isinstance(item, dict))
+        self.next_handle = max(self.next_handle, out + made)
+
     def new_handle(self) -> int:
         self.boundary()
         self.next_handle += 1

@@ -30,7 +30,9 @@ from dgsf.wire.session import Began
 
 _FETCH, _SYNC, _META = int(Record.FETCH), int(Record.SYNC), int(Record.META)
 _SEED, _RNG_STATE, _SET_RNG_STATE = int(Record.SEED), int(Record.RNG_STATE), int(Record.SET_RNG_STATE)
-HOLD_SECONDS = 150e-6  # work is not held back for longer while the program makes calls
+HOLD_SECONDS = 150e-6  # work is not held back for longer while the program makes calls,
+MAX_HOLD_SECONDS = 2e-3  # or, if the device has been waited for,
+HOLD_SHARE = 0.05  # for so much of the time of that
 INLINE_FLUSH_BYTES = 256 * 1024
 
 
@@ -101,7 +103,9 @@ class SessionStream:
             except DgsfError:
                 self._freed.extend(range(out, out + kind.outs))  # done or not, nobody will use them
                 raise
-            return out, [result_of(item) for item in question.content]
+            results = [result_of(item) for item in question.content]
+            self._recorder.use_up(out, question.content)
+            return out, results
 
     def meta(self, handle: int) -> Meta:
         return meta_of(self._read(lambda request: [_META, request, handle]).content)
@@ -170,6 +174,13 @@ class SessionStream:
         with self._lock:
             self._link.close()
 
+    def _pace(self, started: float, now: float) -> None:
+        """A device that is far behind does not mind larger batches; the first after an answer is sent soon."""
+        self._inline_bytes = 0
+        if self.modes.coalesce:
+            self._hold = min(MAX_HOLD_SECONDS, max(HOLD_SECONDS, (now - started) * HOLD_SHARE))
+            self._due = now + HOLD_SECONDS
+
     def _flush_soon(self) -> None:
         """Few tensors are alive: a good moment for the checkpoint that is due."""
         self._due = 0.0
@@ -197,11 +208,11 @@ class SessionStream:
         try:
             link.raise_owed()
             link.send(self._recorder.take(), question, record)
+            started = self._now()
             link.wait(question)
         finally:
             link.answers.close(question)
-        self._due = self._now() + self._hold
-        self._inline_bytes = 0
+        self._pace(started, self._now())
         if question.failure is not None:
             raise link.error(question.failure)
         link.raise_owed()  # told to a checkpoint in between

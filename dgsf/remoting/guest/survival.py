@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from dgsf.core.checkpointing import CheckpointPolicy
-from dgsf.errors import ConnectionLost, DgsfError, ProtocolError, SessionLost
+from dgsf.errors import ConnectionLost, DgsfError, ProtocolError, SessionLost, UsageError
 from dgsf.remoting.guest.answers import Answers, Question
 from dgsf.remoting.guest.channel import Channel
 from dgsf.remoting.guest.checkpoint import NOTHING, Checkpoint
@@ -144,8 +144,10 @@ class Survival:
     def _encode(self, records: list[Any]) -> list[bytes]:
         """One body, or more if it would be too long for a frame."""
         body = encode_records(records)
-        if len(body) <= MAX_BODY_BYTES - 4096 or len(records) == 1:
+        if len(body) <= MAX_BODY_BYTES - 4096:
             return [body]
+        if len(records) == 1:
+            raise UsageError(f"a single command of {len(body)} bytes is over the limit of {MAX_BODY_BYTES}; split it")
         half = len(records) // 2
         return [*self._encode(records[:half]), *self._encode(records[half:])]
 
@@ -236,7 +238,9 @@ class Survival:
 
     def fail(self, error: DgsfError) -> None:
         """A thread that reads met the end of the session; whoever uses it next is told."""
-        self._dead = self._dead or SessionLost(f"the session's connection ended: {error.message}")
+        if self._dead is None:
+            ended = isinstance(error, SessionLost)
+            self._dead = error if ended else SessionLost(f"the session's connection ended: {error.message}")
 
     def check_alive(self) -> None:
         if self._dead is not None:
@@ -281,8 +285,10 @@ class Survival:
                 except _LostAgain:
                     continue
                 return
-            self._dead = SessionLost(f"{MAX_LOSSES_IN_A_ROW} devices in a row were lost while the state was restored")
-            raise self._dead
+            raise SessionLost(f"{MAX_LOSSES_IN_A_ROW} devices in a row were lost while the state was restored")
+        except BaseException as error:  # half a state is none, also if it was Ctrl-C
+            self.fail(error if isinstance(error, DgsfError) else SessionLost("interrupted while it was restored"))
+            raise
         finally:
             self.recovering = False
 

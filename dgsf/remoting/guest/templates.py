@@ -19,6 +19,7 @@ from dgsf.remoting.protocol import Record, absolute, relative
 
 HOLES = ("holes",)  # the floats of this call come with every run
 LOOSE = ("loose",)  # this call is sent by itself
+MAX_HANDLES = 150_000  # of a template, so that it fits into a frame
 NO_FLOATS: tuple[float, ...] = ()
 
 
@@ -104,7 +105,7 @@ def common(number: int, old: list[Step], old_base: int, new: list[Step], base: i
             values.extend(codes[0])
             moving.extend(codes[1])
         entries.append((now.kind, first, len(values), LOOSE if codes is None else _floats(before, now)))
-    if loose * 3 > len(entries):
+    if loose * 3 > len(entries) or len(values) > MAX_HANDLES:
         return None
     calls_before, calls = [], 0
     for step in steps:

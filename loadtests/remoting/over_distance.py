@@ -1,0 +1,81 @@
+"""What hiding latency is worth: the six workloads and ResNet-50 with a delay added on the way.
+
+The delay is added by a relay of our own between guest and proxy, in each direction.  Naive is the same code
+with one round trip per operation.
+"""
+
+from __future__ import annotations
+
+from loadtests.ours import platform
+from loadtests.plan import Plan
+from loadtests.remoting.on_cpu import DEVICES
+from loadtests.remoting.pairs import Runner, alternate, environment_of, runner, side_by_side
+from loadtests.remoting.programs import PROGRAMS, WORKLOADS
+from loadtests.report import Section, at_most, compare, single
+
+NEAR_MS = 0.5
+FAR_MS = (1.0, 10.0)
+SHORT_KERNEL_SECONDS = 300e-6  # kernels shorter than this on average: the way is most of the time
+
+
+def measure(plan: Plan) -> Section:
+    section = Section("Remote torch over a distance (CPU device, one thread)")
+    with platform("dgsf-distance", plan.folder, devices=DEVICES) as ours:
+        for name in WORKLOADS:
+            program = f"workload-{name}"
+            made = [
+                runner(plan, program, "native"),
+                runner(plan, program, "attached", "--delay-ms", str(NEAR_MS), environment=environment_of(ours)),
+                runner(
+                    plan,
+                    program,
+                    "attached",
+                    "--delay-ms",
+                    str(NEAR_MS),
+                    name=f"{program}-naive",
+                    environment=environment_of(ours, remoting="naive"),
+                ),
+            ]
+            with side_by_side(plan, *made) as runners:
+                alternate(plan, runners, seconds=1.0)
+            _rows(section, PROGRAMS[program].what, *runners)
+        for delay in FAR_MS:
+            _far(plan, section, environment_of(ours), delay)
+    return section
+
+
+def _rows(section: Section, what: str, native: Runner, full: Runner, naive: Runner) -> None:
+    extra = [mine - base for mine, base in zip(full.seconds, native.seconds, strict=True)]
+    naive_extra = [mine - base for mine, base in zip(naive.seconds, native.seconds, strict=True)]
+    section.rows.append(
+        compare(f"{what}, {NEAR_MS} ms: overhead ÷ naive's", _ms(extra), _ms(naive_extra), at_most(0.1), "ms")
+    )
+    calls = full.typical("calls") or 1.0
+    if min(native.seconds) / calls < SHORT_KERNEL_SECONDS:
+        section.rows.append(
+            compare(
+                f"{what}, {NEAR_MS} ms: run time ÷ naive's", _ms(full.seconds), _ms(naive.seconds), at_most(0.5), "ms"
+            )
+        )
+    section.raw[what] = {each.name: {"seconds": each.seconds, "wire": each.counts} for each in (native, full, naive)}
+
+
+def _far(plan: Plan, section: Section, environment: dict[str, str], delay_ms: float) -> None:
+    """ResNet-50: one round trip per forward, and no more time than the way takes."""
+    made = [
+        runner(plan, "resnet50", "native"),
+        runner(plan, "resnet50", "attached", "--delay-ms", str(delay_ms), environment=environment),
+    ]
+    with side_by_side(plan, *made) as runners:
+        alternate(plan, runners)
+    native, remote = runners
+    what = f"ResNet-50, {delay_ms:g} ms"
+    section.rows.append(single(f"{what}: round trips per forward", remote.typical("round_trips"), at_most(1)))
+    bound = [seconds + 4 * delay_ms / 1e3 + remote.typical("bytes_out") / 1e9 for seconds in native.seconds]
+    title = f"{what}: time ÷ (native + 2 round trips + transfer at 1 GB/s)"
+    section.rows.append(compare(title, _ms(remote.seconds), _ms(bound), at_most(1.0), "ms"))
+    section.raw[what] = {"native": native.seconds, "remote": remote.seconds, "wire": remote.counts}
+
+
+def _ms(seconds: list[float]) -> list[float]:
+    return [value * 1e3 for value in seconds]

@@ -1,0 +1,92 @@
+"""Runners of one program, started together and measured in turn."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Any
+
+from dgsf.errors import StartError
+from loadtests import machine
+from loadtests.ours import Ours
+from loadtests.plan import Plan, rotated
+from loadtests.service import Service, python_module, running
+
+
+@dataclass(slots=True)
+class Runner:
+    """One process that runs a program; `seconds` holds a median per round, `counts` what crossed the wire."""
+
+    name: str
+    service: Service
+    seconds: list[float] = field(default_factory=list)
+    counts: list[dict[str, float]] = field(default_factory=list)
+    value: float | None = None  # what the last step gave
+
+    def answer(self) -> dict[str, Any]:
+        assert self.service.process.stdout is not None
+        line = self.service.process.stdout.readline()
+        if not line:
+            raise StartError(f"{self.name} ended: {self.service.log.read_text('utf-8', 'replace')[-600:]}")
+        found: dict[str, Any] = json.loads(line)
+        return found
+
+    def round(self, steps: int) -> None:
+        """So many steps; the median goes to the figures, and so do the wire's counts per step."""
+        assert self.service.process.stdin is not None
+        self.service.process.stdin.write(f"{steps}\n")
+        self.service.process.stdin.flush()
+        answer = self.answer()
+        self.value = answer.pop("value", None)
+        self.seconds.append(median(answer.pop("seconds")))
+        self.counts.append({name: value / steps for name, value in answer.items()})
+
+    def typical(self, count: str) -> float:
+        return median(each.get(count, 0.0) for each in self.counts)
+
+
+@contextmanager
+def runner(
+    plan: Plan, program: str, where: str, *options: str, name: str = "", environment: Mapping[str, str] | None = None
+) -> Iterator[Runner]:
+    """A runner that has done its warm-up steps."""
+    label = name or f"{program}-{where}"
+    command = python_module("loadtests.remoting.runner", program, where, *options)
+    with running(label, command, plan.folder, environment=environment, piped=True) as service:
+        made = Runner(label, service)
+        made.answer()
+        yield made
+
+
+def environment_of(ours: Ours, **settings: str) -> dict[str, str]:
+    """What a client of this platform needs; more settings by name."""
+    more = {f"DGSF_{name.upper()}": value for name, value in settings.items()}
+    return {"DGSF_URL": ours.url, "DGSF_API_KEY": ours.api_key, **more}
+
+
+def alternate(plan: Plan, runners: Sequence[Runner], seconds: float = 2.0) -> None:
+    """Rounds in turn; each long enough that a step of a millisecond is seen many times."""
+    for each in runners:
+        each.round(1)
+        each.round(2)
+    slowest = max(each.seconds[-1] for each in runners)
+    steps = max(1, min(200, int(seconds / max(slowest, 1e-6))))
+    for each in runners:
+        each.seconds.clear()
+        each.counts.clear()
+    for number in range(plan.rounds):
+        for each in rotated(runners, number):
+            machine.settle(limit=0.25, patience=2.0)
+            each.round(steps)
+        told = "  ".join(f"{each.name} {each.seconds[-1] * 1e3:.2f} ms" for each in runners)
+        plan.say(f"round {number + 1}/{plan.rounds}  {told}")
+
+
+@contextmanager
+def side_by_side(plan: Plan, *made: Any) -> Iterator[list[Runner]]:
+    """Several runners at once."""
+    with ExitStack() as stack:
+        yield [stack.enter_context(each) for each in made]

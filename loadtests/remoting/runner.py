@@ -1,0 +1,86 @@
+"""A process that runs one program on one device, round by round, as its parent asks.
+
+Run as `python -m loadtests.remoting.runner PROGRAM WHERE`, with WHERE `native` (the CPU of this process) or
+`attached` (a remote device of the platform that the environment names).  Each line on standard input is a
+number of steps; each line on standard output tells, as JSON, how long they took and what crossed the wire.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import click
+import torch
+
+from dgsf.config import load_settings
+from dgsf.core.checkpointing import CheckpointPolicy
+from dgsf.remoting.guest.attach import bind
+from dgsf.remoting.guest.modes import parse_modes
+from dgsf.remoting.guest.session_stream import SessionStream
+from dgsf.sdk.attach import Ticket, connect
+from dgsf.sdk.client import Client
+from loadtests.latency_relay import LatencyRelay
+from loadtests.remoting.programs import PROGRAMS, Step
+
+Counts = Callable[[], dict[str, int]]
+
+
+@click.command()
+@click.argument("program", type=click.Choice(sorted(PROGRAMS)))
+@click.argument("where", type=click.Choice(["native", "attached"]))
+@click.option("--threads", default=1, help="Threads of torch in this process.")
+@click.option("--gpu", default="any")
+@click.option("--memory", default="3GiB")
+@click.option("--delay-ms", default=0.0, help="Added on the way, in each direction.")
+@click.option("--warm", default=4, help="Steps before the first answer.")
+def main(program: str, where: str, threads: int, gpu: str, memory: str, delay_ms: float, warm: int) -> None:
+    """Serve rounds until standard input ends."""
+    torch.set_num_threads(threads)
+    torch.manual_seed(0)
+    with _device(where, gpu, memory, delay_ms) as (device, counts):
+        step = PROGRAMS[program].on(device)
+        for _ in range(warm):
+            step()
+        _tell({"ready": True, "device": str(device)})
+        for line in sys.stdin:
+            _tell(_round(step, int(line), counts))
+
+
+def _round(step: Step, steps: int, counts: Counts) -> dict[str, Any]:
+    before = counts()
+    seconds, value = [], None
+    for _ in range(steps):
+        began = time.perf_counter()
+        value = step()
+        seconds.append(time.perf_counter() - began)
+    after = counts()
+    told = {"value": value} if isinstance(value, float) else {}
+    return {"seconds": seconds, **told, **{name: after[name] - before[name] for name in after}}
+
+
+@contextlib.contextmanager
+def _device(where: str, gpu: str, memory: str, delay_ms: float) -> Iterator[tuple[torch.device, Counts]]:
+    if where == "native":
+        yield torch.device("cpu"), dict
+        return
+    client = Client()
+    with contextlib.ExitStack() as stack:
+        sock = connect(Ticket.of(client.open_session(gpu, memory, None), client))
+        if delay_ms:
+            sock = stack.enter_context(LatencyRelay(sock, delay_ms / 1e3)).guest
+        stream = SessionStream(sock, parse_modes(load_settings().remoting), CheckpointPolicy())
+        stack.callback(stream.close)
+        yield stack.enter_context(bind(stream)), lambda: stream.traffic
+
+
+def _tell(answer: dict[str, Any]) -> None:
+    print(json.dumps(answer), flush=True)
+
+
+if __name__ == "__main__":
+    main()
