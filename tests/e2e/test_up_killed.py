@@ -25,7 +25,7 @@ def well_with(platform, incarnation):
 def test_a_killed_part_is_replaced_and_the_device_is_left_as_it_is(durable, part):
     before = durable.healthy_device()
     (victim,) = durable.find(part)
-    servers = durable.find("ray::DeviceActor")
+    server = durable.device_server()
     kill(victim)
     durable.wait_until(lambda: durable.find(part) not in ([], [victim]), f"a new {part}")
     durable.wait_until(lambda: durable.get("/readyz")[0] == 200, "readiness")
@@ -33,7 +33,7 @@ def test_a_killed_part_is_replaced_and_the_device_is_left_as_it_is(durable, part
         seen = durable.healthy_device()["heartbeat_at"]
         durable.wait_until(lambda: [row["heartbeat_at"] for row in durable.healthy()] > [seen], "a heartbeat")
     assert durable.healthy_device()["incarnation"] == before["incarnation"]
-    assert durable.find("ray::DeviceActor") == servers
+    assert durable.device_server() == server
 
 
 @pytest.mark.parametrize("part", ["ray::DeviceActor", "raylet/raylet", "gcs/gcs_server", "dgsf.fabric.ray_start"])
