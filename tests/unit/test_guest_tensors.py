@@ -180,6 +180,16 @@ def test_tensors_of_an_ended_session_are_refused():
         torch.ones(2, device="dgsf")
 
 
+def test_the_next_session_starts_from_nothing():
+    streams = [InProcessStream(), InProcessStream()]
+    for stream in streams:
+        with bind(stream) as device:
+            x = torch.zeros(2, 3, device=device) + 1
+            assert x.tolist() == [[1.0] * 3] * 2
+            x.unsqueeze_(0)
+    assert streams[0].calls == streams[1].calls
+
+
 def test_what_cannot_live_there_is_refused_clearly(device):
     with pytest.raises(OpNotAllowed, match="dense"):
         torch.eye(3, device=device).to_sparse()

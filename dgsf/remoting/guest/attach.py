@@ -12,6 +12,7 @@ from dgsf.remoting.guest import alias as aliases
 from dgsf.remoting.guest import backend, patches
 from dgsf.remoting.guest.bound import bound
 from dgsf.remoting.guest.kinds import Stream
+from dgsf.remoting.guest.plans import forget
 
 
 @contextmanager
@@ -22,6 +23,7 @@ def bind(stream: Stream, alias: str = "") -> Iterator[torch.device]:
     device = backend.register()
     threads = torch.autograd.is_multithreading_enabled()
     with ExitStack() as stack:
+        forget()
         bound.to(stream)
         stack.callback(bound.to, None)
         torch.autograd.set_multithreading_enabled(False)

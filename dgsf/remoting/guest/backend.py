@@ -99,7 +99,7 @@ class DeviceModule:
 MODULE = DeviceModule()
 
 
-class _Hook(torch.utils.backend_registration._DummyPrivateUse1Hook):  # type: ignore[misc]
+class _Hook(torch.utils.backend_registration._DummyPrivateUse1Hook):
     def is_available(self) -> bool:
         return bound.stream is not None
 

@@ -18,18 +18,20 @@ OTHER_SESSION = "this tensor lived on a remote device whose session has ended; o
 class Bound:
     """What the hot path needs of the present session."""
 
-    __slots__ = ("call", "layouts", "standing", "stream")
+    __slots__ = ("call", "layouts", "remembers", "standing", "stream")
 
     def __init__(self) -> None:
         self.stream: Stream | None = None
         self.layouts = Table()
         self.call: Any = refuse
+        self.remembers = True  # whether shapes are cached; off only to measure what the cache is worth
         self.standing = False  # a function's own device, there as long as the process
 
     def to(self, stream: Stream | None) -> None:
         self.stream = stream
         self.layouts = Table()
         self.call = refuse if stream is None else stream.call
+        self.remembers = bool(getattr(getattr(stream, "modes", None), "shapes", True))
 
     def need(self) -> Stream:
         if self.stream is None:

@@ -52,5 +52,5 @@ def install(stack: ExitStack) -> None:
             raise
 
     for module in (graph, torch.autograd):
-        module._engine_run_backward = _engine_run_backward
+        setattr(module, "_engine_run_backward", _engine_run_backward)  # noqa: B010 - mypy knows no such name
         stack.callback(setattr, module, "_engine_run_backward", original)

@@ -31,6 +31,7 @@ class Table:
 
     def __init__(self) -> None:
         self._known: dict[Any, Layout] = {}
+        self.kinds: dict[Any, Any] = {}  # of calls that the guest makes by itself
 
     def of(self, dtype: torch.dtype, size: Any, stride: Any) -> Layout:
         key = (dtype, tuple(size), tuple(stride))

@@ -86,7 +86,7 @@ def _entry(plan: Plan, args: Any, kwargs: dict[str, Any], outcome: infer.Outcome
 
 
 def _remember(plan: Plan, key: Any, entry: Entry) -> None:
-    if dispatch.STRANGE in key:
+    if dispatch.STRANGE in key or not bound.remembers:
         return
     if len(plan.cache) >= CACHE_LIMIT:
         plan.cache.clear()

@@ -158,10 +158,14 @@ def plan_of(func: Any) -> Plan:
         return func._dgsf_plan  # type: ignore[no-any-return]
     except AttributeError:
         plan = func._dgsf_plan = make_plan(func)
+        _plans.append(plan)
         return plan
 
 
-def forget_plans(plans: list[Plan]) -> None:
-    """Empty the caches: their layouts belong to a session that has ended."""
-    for plan in plans:
+_plans: list[Plan] = []
+
+
+def forget() -> None:
+    """Empty the caches: their layouts and kinds belong to a session that has ended."""
+    for plan in _plans:
         plan.cache.clear()

@@ -37,19 +37,10 @@ def own_handles(entry: Entry, args: Any, kwargs: Any, handles: list[int]) -> lis
 
 def alias(handle: Handle) -> Handle:
     """Another handle of the same remote tensor, with metadata of its own."""
-    stream = bound.need()
-    return Handle(stream.call(_ALIAS(), [handle.id]), stream.free)
-
-
-def _ALIAS() -> Kind:
-    kind = _alias_kinds.get(id(bound.layouts))
-    if kind is None:
-        _alias_kinds.clear()
-        kind = _alias_kinds[id(bound.layouts)] = Kind("aten::alias", [{TENSOR: 0}])
-    return kind
-
-
-_alias_kinds: dict[int, Kind] = {}
+    stream, kinds = bound.need(), bound.layouts.kinds
+    if "alias" not in kinds:
+        kinds["alias"] = Kind("aten::alias", [{TENSOR: 0}])
+    return Handle(stream.call(kinds["alias"], [handle.id]), stream.free)
 
 
 def build(results: tuple[Any, ...], args: Any, kwargs: Any, first: int) -> Any:

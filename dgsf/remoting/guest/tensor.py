@@ -34,7 +34,7 @@ class Handle:
             self.free(self.id)
 
 
-class RemoteTensor(torch.Tensor):  # type: ignore[misc]
+class RemoteTensor(torch.Tensor):
     """A tensor on the remote device."""
 
     _h: Handle

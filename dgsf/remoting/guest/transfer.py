@@ -61,7 +61,10 @@ def fill_pending(tensor: RemoteTensor, source: torch.Tensor) -> bool:
     else:
         inner = Handle(stream.upload(local.permute(order).contiguous()), stream.free)
         back = [order.index(dim) for dim in range(len(order))]
-        tensor._h.id = stream.call(Kind("aten::permute", [{TENSOR: 0}, back]), [inner.id])
+        kinds, key = bound.layouts.kinds, ("permute", *back)
+        if key not in kinds:
+            kinds[key] = Kind("aten::permute", [{TENSOR: 0}, back])
+        tensor._h.id = stream.call(kinds[key], [inner.id])
     tensor._m = layout
     return True
 
