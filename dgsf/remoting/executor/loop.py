@@ -178,7 +178,7 @@ def _records(body: memoryview) -> list[Any]:
 def prepare_process(options: dict[str, Any]) -> None:
     """Torch's settings for a process that does nothing but execute."""
     warnings.simplefilter("ignore")  # torch's warnings are for people who write code; nobody reads them here
-    torch.set_grad_enabled(False)
+    torch.set_grad_enabled(True)  # nothing records it here; but the fused LSTM keeps what its way back needs only so
     gc.freeze()  # what was imported stays; the collector need not look at it again and again
     if options.get("threads"):
         torch.set_num_threads(int(options["threads"]))
