@@ -28,6 +28,7 @@ class RelayLink(asyncio.Protocol):
         self._cutter = Cutter()
         self._lost = False
         self._pauses: set[str] = set()
+        self.gone = asyncio.Event()  # the connection is closed on both sides
         self.received = 0  # bytes
         self.sent = 0  # bytes given to the transport
         self.full = False  # more waits for this side than it should
@@ -52,11 +53,6 @@ class RelayLink(asyncio.Protocol):
     def waiting(self) -> int:
         """Bytes that the other side has not taken yet."""
         return 0 if self._transport is None or self._lost else self._transport.get_write_buffer_size()
-
-    @property
-    def waiting_to_close(self) -> bool:
-        """Closed, but some of the last words have not left."""
-        return self._transport is not None and self._transport.get_write_buffer_size() > 0
 
     @property
     def progress(self) -> int:
@@ -89,11 +85,26 @@ class RelayLink(asyncio.Protocol):
             if not self._pauses and self._transport is not None and not self._lost:
                 self._transport.resume_reading()
 
+    def end(self) -> None:
+        """The last word is said. What still comes is dropped: closing on it could cut off what was said."""
+        if self._transport is None or self._lost:
+            self.close()
+            return
+        self._lost = True
+        if self._pauses:
+            self._transport.resume_reading()
+        try:
+            self._transport.write_eof()
+        except OSError:  # it is gone already, we just have not heard so
+            self._transport.abort()
+
     def close(self, *, at_once: bool = False) -> None:
         """Close; what waits is still sent unless it is to go at once. `link_lost` is not called."""
         self._lost = True
         if self._transport is not None:
             self._transport.abort() if at_once else self._transport.close()
+        else:
+            self.gone.set()
 
     def look(self) -> None:
         """A paused connection does not hear that the other side is gone: look."""
@@ -116,6 +127,8 @@ class RelayLink(asyncio.Protocol):
             self._transport.pause_reading()
 
     def data_received(self, data: bytes) -> None:
+        if self.lost:
+            return
         self.received += len(data)
         try:
             for cut in self._cutter.feed(data):
@@ -126,6 +139,7 @@ class RelayLink(asyncio.Protocol):
             self._tell_lost(error)
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self.gone.set()
         cut = " in the middle of a frame" if self._cutter.unfinished else ""
         self._tell_lost(ConnectionLost(f"connection lost{cut}{f': {exc}' if exc else ''}"))
 

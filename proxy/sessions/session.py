@@ -271,7 +271,7 @@ class Session:
     def _say_goodbye(self, error: DgsfError | None) -> None:
         self.error = error
         self.guest.tell(Ended(None if error is None else Failure.of(error)))
-        self.guest.close()
+        self.guest.end()
         self._around.later(self._finish())
 
     async def _finish(self) -> None:
@@ -282,9 +282,14 @@ class Session:
         finally:
             self.over.set()
             self._around.changed(self)
-        if self.guest.waiting_to_close:
-            await asyncio.sleep(GOODBYE_SECONDS)
-            self.guest.close(at_once=True)
+        at_once = False
+        try:
+            async with asyncio.timeout(GOODBYE_SECONDS):
+                await self.guest.gone.wait()
+        except TimeoutError:
+            at_once = True
+        finally:
+            self.guest.close(at_once=at_once)
 
     # --- losing the device
     def _lose(self, link: DeviceLink) -> None:

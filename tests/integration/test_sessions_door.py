@@ -13,6 +13,7 @@ from session_kit import MIB, Guest, session_world
 from dgsf.clock import SystemClock
 from dgsf.errors import DgsfError, SessionRefused
 from dgsf.sdk.attach import Ticket, connect
+from dgsf.wire.frames import HEADER
 from dgsf.wire.session import Ended
 from dgsf.wire.tickets import Claims, accept, issue, knock, session_key
 from proxy.sessions.door import SessionDoor
@@ -89,5 +90,20 @@ async def test_bad_tickets_keys_and_noise_are_refused_and_good_guests_still_come
             guest = await guest_of(world, ticket(claims(world), address))
             await guest.began()
             assert len(world.proxy.sessions.sessions) == 1
+        finally:
+            await door.stop()
+
+
+async def test_a_guest_over_tcp_hears_why_it_was_closed_even_while_it_still_sends(database, tmp_path: Path):
+    async with session_world(database) as world:
+        door = SessionDoor(SECRET, SystemClock(), tmp_path / "s.sock")
+        try:
+            guest = await guest_of(world, ticket(claims(world), await opened(door, world), far=True))
+            await guest.began()
+            noise = HEADER.pack(0, 99, 0, 0, 1) + b"x" * MIB
+            await asyncio.get_running_loop().sock_sendall(guest.sock, noise)
+            ended = await guest.word()
+            assert isinstance(ended, Ended) and ended.failure.code == "session_refused"
+            await guest.closed()
         finally:
             await door.stop()
