@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from dgsf.core.policies import DEFAULT_PLACEMENT, PLACEMENT_POLICIES
 from dgsf.errors import ConfigError
 
 KIB, MIB, GIB = 1024, 1024**2, 1024**3
@@ -78,6 +79,9 @@ class Settings:
     inline_bytes: int = _setting(128 * KIB, "payloads above this travel by shared memory or in chunks", low=0, high=MIB)
     queue_limit: int = _setting(2000, "calls that may wait for one function on one proxy", low=1, high=1_000_000)
     pipeline_depth: int = _setting(64, "short calls sent ahead to one worker", low=1, high=1024)
+    placement: str = _setting(
+        DEFAULT_PLACEMENT, "policy that picks the device for a new worker", choices=PLACEMENT_POLICIES
+    )
     # times
     idle_seconds: float = _setting(60.0, "an idle warm worker is given back after this", low=0.05, high=86_400)
     lease_seconds: float = _setting(5.0, "time to live of a lease without renewal", low=0.5, high=600)

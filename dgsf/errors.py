@@ -343,6 +343,12 @@ class ConfigError(UsageError):
     code = "config"
 
 
+class TraceError(UsageError):
+    """A trace file cannot be read as it is."""
+
+    code = "trace"
+
+
 class StartError(UsageError):
     """A part of the platform did not start."""
 

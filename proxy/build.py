@@ -8,6 +8,7 @@ import logging
 
 from dgsf.clock import SystemClock
 from dgsf.config import Settings
+from dgsf.core.placement import Chooser
 from dgsf.errors import StoreUnavailable
 from dgsf.store.catalogue import Catalogue
 from dgsf.store.database import Database
@@ -49,12 +50,13 @@ def make_proxy(
     directory = Directory(DeviceStore(database), lease_store, secret, host_id(), tcp, row.name)
     leases = LeaseKeeper(lease_store, row.name, row.incarnation, settings.lease_seconds, clock)
     limits = Limits(settings.inline_bytes, settings.max_result_bytes)
-    starter = Starter(directory, leases, catalogue.code, secret, area, limits, clock, settings.start_seconds)
+    chooser = Chooser(settings.placement)
+    starter = Starter(directory, leases, catalogue.code, secret, area, limits, clock, settings.start_seconds, chooser)
     proxy = LocalProxy(
         settings, catalogue, directory, leases, starter, Recorder(database, row.number), row.number, clock
     )
     if sessions:
-        hub = SessionHub(database, directory, leases, secret, row, clock, proxy.room.make_for_session)
+        hub = SessionHub(database, directory, leases, secret, row, clock, proxy.room.make_for_session, chooser)
         proxy.use_sessions(hub)
     return proxy
 

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 
 from dgsf.clock import Clock
 from dgsf.core.devices import HOST
-from dgsf.core.placement import Request, choose
+from dgsf.core.placement import Chooser, Request
 from dgsf.errors import DgsfError, LeaseLost, NoDevice, PlatformError
 from dgsf.store.rows import DeviceRow, LeaseGrant
 from dgsf.wire.frames import Kind
@@ -48,7 +48,9 @@ class Starter:
         limits: Limits,
         clock: Clock,
         start_seconds: float = 30.0,
+        chooser: Chooser | None = None,
     ) -> None:
+        self._chooser = chooser or Chooser()
         self._directory = directory
         self._leases = leases
         self._code_of = code_of
@@ -130,15 +132,14 @@ class Starter:
         return freed
 
     async def _lease(self, lane: Lane) -> tuple[DeviceRow, LeaseGrant]:
-        request = Request(lane.options.worker_types, lane.options.memory)
+        version, options = lane.version, lane.options
+        request = Request(options.worker_types, options.memory, tenant=str(version.tenant_id), function=version.name)
         views, rows = await self._directory.pool()
-        if not any(view.healthy and (view.kind == HOST) == lane.options.over_fabric for view in views):
-            what = "function host" if lane.options.over_fabric else "device"
+        if not any(view.healthy and (view.kind == HOST) == options.over_fabric for view in views):
+            what = "function host" if options.over_fabric else "device"
             raise NoDevice(f"no {what} is healthy now; see 'dgsf devices'")
-        while (chosen := choose(request, views)) is not None:
-            grant = await self._leases.grant(
-                chosen.id, lane.version.version_id, lane.version.tenant_id, request.memory_bytes
-            )
+        while (chosen := self._chooser.choose(request, views)) is not None:
+            grant = await self._leases.grant(chosen.id, version.version_id, version.tenant_id, request.memory_bytes)
             if grant is not None:
                 return rows[chosen.id], grant
             views = [view for view in views if view.id != chosen.id]

@@ -28,6 +28,7 @@ COMMANDS: dict[str, str] = {
     "sessions": "list and move sessions with remote devices",
     "usage": "show what was used and what it cost",
     "keys": "list, create and revoke API keys",
+    "sim": "simulate a pool and compare placement policies",
     "doctor": "check this machine and show every setting",
     "gateway": "run a gateway alone",
     "proxy": "run a proxy alone",

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-REPLAY_SECONDS = 1.0
+REPLAY_SECONDS = 0.8
 SHARE = 0.04
 JOURNAL_BYTES = 256 * 1024**2
 BYTES_PER_SECOND = 1.5e9  # until it has been measured

@@ -16,6 +16,7 @@ from uuid import UUID
 
 from dgsf.clock import Clock
 from dgsf.core import session as core
+from dgsf.core.placement import Chooser
 from dgsf.errors import Conflict, DgsfError, PlatformError, QueueFull, SessionRefused, ShuttingDown, StoreUnavailable
 from dgsf.ids import CallIds
 from dgsf.store.calls import CallStore
@@ -50,12 +51,13 @@ class SessionHub:
         row: ProxyRow,
         clock: Clock,
         make_room: MakeRoom,
+        chooser: Chooser | None = None,
     ) -> None:
         self.sessions: dict[UUID, Session] = {}
         self._store = SessionStore(database)
         self._devices = DeviceStore(database)
         self._biller = Biller(CallStore(database), row.number, clock)
-        self._opener = Opener(directory, leases, secret, clock, make_room)
+        self._opener = Opener(directory, leases, secret, clock, make_room, chooser)
         self._row = row
         self._clock = clock
         self._ids = CallIds()

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 
 from dgsf.clock import Clock
 from dgsf.core.devices import HOST
-from dgsf.core.placement import DeviceView, Request, choose, preference, why_not
+from dgsf.core.placement import Chooser, DeviceView, Request, preference, why_not
 from dgsf.errors import (
     ConnectionLost,
     DgsfError,
@@ -48,8 +48,15 @@ class Opener:
     """Gives sessions their executors, and takes them back."""
 
     def __init__(
-        self, directory: Directory, leases: LeaseKeeper, secret: bytes, clock: Clock, make_room: MakeRoom
+        self,
+        directory: Directory,
+        leases: LeaseKeeper,
+        secret: bytes,
+        clock: Clock,
+        make_room: MakeRoom,
+        chooser: Chooser | None = None,
     ) -> None:
+        self._chooser = chooser or Chooser()
         self._directory = directory
         self._leases = leases
         self._secret = secret
@@ -131,7 +138,7 @@ class Opener:
         if reason is not None:
             raise DoesNotFit(f"no device of the pool can ever hold this session: {reason}")
         left = list(views)
-        while (chosen := _choose(request, left, unreachable)) is not None:
+        while (chosen := self._choose(request, left, unreachable)) is not None:
             try:
                 return await self._attach(owner, links, rows[chosen.id])
             except (PlatformError, OSError) as error:
@@ -141,6 +148,11 @@ class Opener:
                 unreachable.add(chosen.id)
             left = [view for view in left if view.id != chosen.id]
         return None
+
+    def _choose(self, request: Request, views: list[DeviceView], last: set[int]) -> DeviceView | None:
+        """The best device with room; those in `last` only if no other has any."""
+        first = [view for view in views if view.id not in last]
+        return self._chooser.choose(request, first) or self._chooser.choose(request, views)
 
     # --- attaching
     async def _attach(self, owner: SessionOwner, links: DeviceOwner, device: DeviceRow) -> DeviceLink:
@@ -192,11 +204,6 @@ class Opener:
             memory_bytes=owner.memory_bytes,
             role="session",
         )
-
-
-def _choose(request: Request, views: list[DeviceView], last: set[int]) -> DeviceView | None:
-    """The best device with room; those in `last` only if no other has any."""
-    return choose(request, [view for view in views if view.id not in last]) or choose(request, views)
 
 
 async def _either(freed: asyncio.Event, seconds: float) -> None:

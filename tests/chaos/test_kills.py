@@ -31,7 +31,7 @@ VICTIMS = {
     "gateway": lambda platform: platform.part("gateway"),
     "controller": lambda platform: platform.part("controller"),
     "zygote": lambda platform: platform.descendant("dgsf.fabric.zygote"),
-    "device server": lambda platform: platform.descendant("ray::DeviceActor"),
+    "device server": lambda platform: platform.device_server(),
     "Postgres": lambda platform: platform.part("Postgres"),
     "raylet": lambda platform: platform.descendant("raylet/raylet"),
 }
@@ -40,13 +40,13 @@ TAKES_DEVICES_ALONG = ("device server", "raylet")
 
 @pytest.mark.parametrize("victim", VICTIMS)
 async def test_killed_under_load(platform, victim):
-    device_server = platform.descendant("ray::DeviceActor")
+    device_server = platform.device_server()
     async with Load(platform) as load:
         pid = VICTIMS[victim](platform)
         os.kill(pid, signal.SIGKILL)
         if victim in TAKES_DEVICES_ALONG:
             await load.until(lambda: not identity(device_server))
-            await load.until(lambda: platform.find("ray::DeviceActor"))
+            await load.until(lambda: any("-host" not in name for name in platform.servers()))
         await load.good_since(time.monotonic(), 50)
     await check_books(platform, load.story)
     if victim == "controller":

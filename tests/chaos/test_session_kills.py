@@ -73,8 +73,8 @@ def device_of(client):
     return session["device_name"]
 
 
-def executor(platform, client):
-    """The pid of the one worker on the device that the session uses."""
+def executor(platform):
+    """The pid of the one executor."""
     return next(pid for pid in platform.workers() if _is_session(pid))
 
 
@@ -115,10 +115,9 @@ async def test_a_program_goes_on_as_if_nothing_had_been(platform, undisturbed, v
     with Client(platform.url, platform.api_key) as client:
         program = Program(platform).until_step(STEPS // 3)
         if victim == "executor":
-            pid = executor(platform, client)
+            pid = executor(platform)
         elif victim == "device server":
-            name = device_of(client).rpartition("/")[2]
-            pid = next(pid for pid in platform.find("ray::DeviceActor") if _serves(pid, name, platform))
+            pid = platform.servers()[device_of(client).replace("/", "-")]
         else:
             pid = platform.part("controller")
         os.kill(pid, signal.SIGKILL)
@@ -126,17 +125,6 @@ async def test_a_program_goes_on_as_if_nothing_had_been(platform, undisturbed, v
         wait_for_books(client)
         used, billed = await check_money(platform)
         assert used == billed > 0
-
-
-def _serves(pid, name, platform):
-    """Whether this actor has the log file of that device open."""
-    with contextlib.suppress(OSError):
-        return any(
-            os.readlink(link).endswith(f"{name}.log")
-            for link in Path(f"/proc/{pid}/fd").iterdir()
-            if "device-" in os.readlink(link)
-        )
-    return False
 
 
 async def test_moves_and_drains_are_not_noticed(platform, undisturbed):

@@ -25,7 +25,7 @@ def well_with(platform, incarnation):
 def test_a_killed_part_is_replaced_and_the_device_is_left_as_it_is(durable, part):
     before = durable.healthy_device()
     (victim,) = durable.find(part)
-    (server,) = durable.find("ray::DeviceActor")
+    server = durable.device_server()
     kill(victim)
     durable.wait_until(lambda: durable.find(part) not in ([], [victim]), f"a new {part}")
     durable.wait_until(lambda: durable.get("/readyz")[0] == 200, "readiness")
@@ -33,14 +33,13 @@ def test_a_killed_part_is_replaced_and_the_device_is_left_as_it_is(durable, part
         seen = durable.healthy_device()["heartbeat_at"]
         durable.wait_until(lambda: [row["heartbeat_at"] for row in durable.healthy()] > [seen], "a heartbeat")
     assert durable.healthy_device()["incarnation"] == before["incarnation"]
-    assert durable.find("ray::DeviceActor") == [server]
+    assert durable.device_server() == server
 
 
 @pytest.mark.parametrize("part", ["ray::DeviceActor", "raylet/raylet", "gcs/gcs_server", "dgsf.fabric.ray_start"])
 def test_a_killed_server_of_the_fabric_is_replaced_under_a_new_incarnation(durable, part, record_property):
     before = durable.healthy_device()["incarnation"]
-    victim = durable.find(part)[0]
-    kill(victim)
+    kill(durable.device_server() if part == "ray::DeviceActor" else durable.find(part)[0])
     began = time.monotonic()
     durable.wait_until(well_with(durable, before), f"a healthy device after the end of {part}")
     record_property("seconds", round(time.monotonic() - began, 1))

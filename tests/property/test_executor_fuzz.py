@@ -23,7 +23,7 @@ from dgsf.remoting.executor.loop import EXIT_REFUSED
 from dgsf.remoting.protocol import BULK_HEADER, CONSTANT, FLOAT, TENSOR, Record, absolute, relative
 from dgsf.wire.frames import FLAG_BULK, HEADER, Kind
 
-FUZZ = settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+FUZZ = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
 LEASE = 32 << 20
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -110,6 +111,26 @@ class Platform:
             if words in line:
                 found.append(item.pid)
         return found
+
+    def servers(self) -> dict[str, int]:
+        """The pids of the servers of devices and function hosts, by the name in each one's log: vm-cpu0, vm-host0."""
+        found = {}
+        for pid in self.find("ray::DeviceActor"):
+            with contextlib.suppress(OSError):
+                logs = [os.readlink(link) for link in Path(f"/proc/{pid}/fd").iterdir()]
+                found |= {Path(log).stem.removeprefix("device-"): pid for log in logs if "/device-" in log}
+        return found
+
+    def device_server(self) -> int:
+        """The pid of a server that has a device."""
+        devices: list[int] = []
+
+        def there() -> bool:
+            devices[:] = [pid for name, pid in self.servers().items() if "-host" not in name]
+            return bool(devices)
+
+        self.wait_until(there, "a device server")
+        return devices[0]
 
     def postgres_pid(self) -> int:
         return int((self.layout.postgres / "cluster" / "postmaster.pid").read_text().split()[0])

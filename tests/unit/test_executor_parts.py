@@ -18,7 +18,7 @@ from dgsf.remoting.executor.handles import CallFailure, Handles
 from dgsf.remoting.executor.kinds import Returns, prepare
 from dgsf.remoting.executor.limits import refuse_over
 from dgsf.remoting.executor.memory import Memory, storage_bytes
-from dgsf.remoting.executor.uploads import Transfers
+from dgsf.remoting.executor.uploads import Transfers, bytes_of
 from dgsf.remoting.protocol import FLOAT, TENSOR, Record
 from dgsf.wire.frames import HEADER, Kind
 from dgsf.wire.session import decode_usage
@@ -147,3 +147,24 @@ def test_usage_comes_before_every_answer_and_after_a_pause(connect) -> None:
     length, kind, _, _, done = HEADER.unpack(header)
     later = decode_usage(guest.sock.recv(length, 0x100))
     assert (kind, done, later.handles) == (Kind.USAGE, guest.sequence, 3) and later.device_us > told.device_us
+
+
+# --- what CUDA has and the CPU lacks
+@pytest.mark.parametrize(
+    ("name", "args"),
+    [
+        ("aten::histc", (torch.randint(0, 9, (50,)), 5, 0, 10)),
+        ("aten::_cdist_forward", (torch.randn(3, 4).half(), torch.randn(2, 4).half(), 2.0, None)),
+        ("aten::_standard_gamma", (torch.ones(3).bfloat16(),)),
+    ],
+)
+def test_narrow_kernels_are_widened_to_what_cuda_takes(name: str, args: tuple) -> None:
+    kernel = prepare(Host(), name, [{TENSOR: 0}, *([{TENSOR: 1}] if name.endswith("forward") else [])], {}).invoke
+    result = kernel(*args)
+    assert result.dtype == args[0].dtype
+    assert name != "aten::histc" or result.sum() == 50
+
+
+def test_the_bytes_of_a_contiguous_tensor_with_an_odd_stride() -> None:
+    odd = torch.arange(4.0).as_strided((1,), (2,), 1)
+    assert odd.is_contiguous() and bytes(bytes_of(odd)) == bytes(torch.tensor([1.0]).view(torch.uint8).numpy())

@@ -51,7 +51,7 @@ class Arrivals:
                 records[position] = _DONE
             elif code == Record.KNOWN:
                 size, digest = records[position][4:6]
-                if self._machine.contents.find(check_digest(digest), size) is None:
+                if not self._machine.contents.has(check_digest(digest), size):
                     missing.append(digest)
         self.need(missing)
 

@@ -31,6 +31,14 @@ class Contents:
         self._folder = folder
         self._own: dict[bytes, torch.Tensor] = {}
 
+    def has(self, digest: bytes, size: int) -> bool:
+        kept = self._own.get(digest)
+        if kept is not None or not self._folder:
+            return kept is not None and kept.numel() == size
+        with contextlib.suppress(OSError):
+            return os.stat(os.path.join(self._folder, digest.hex())).st_size == size
+        return False
+
     def find(self, digest: bytes, size: int) -> torch.Tensor | None:
         """Its bytes, the caller's to write to; None if they are not here."""
         kept = self._own.get(digest)

@@ -6,6 +6,7 @@ an answer that nobody asked for and ends the session.  While a record waits for 
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import socket
@@ -178,6 +179,7 @@ def prepare_process(options: dict[str, Any]) -> None:
     """Torch's settings for a process that does nothing but execute."""
     warnings.simplefilter("ignore")  # torch's warnings are for people who write code; nobody reads them here
     torch.set_grad_enabled(False)
+    gc.freeze()  # what was imported stays; the collector need not look at it again and again
     if options.get("threads"):
         torch.set_num_threads(int(options["threads"]))
 

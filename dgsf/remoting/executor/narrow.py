@@ -1,7 +1,7 @@
 """Operators whose CPU kernels take less than CUDA's: called with what the CPU has, answered as CUDA would.
 
-Libraries that see a device other than "cpu" rely on what CUDA supports.  Only calls that fail on the CPU pay
-for this: the kernel is tried first.
+Libraries that see a device other than "cpu" rely on what CUDA supports.  The list is of kernels that torch's CPU
+lacks for types that its CUDA has; all other operators are called as they are.
 """
 
 from __future__ import annotations
@@ -12,27 +12,53 @@ from typing import Any
 import torch
 
 Kernel = Callable[..., Any]
+_HALVES = (torch.float16, torch.bfloat16)
 
 
-def _as_float_and_back(kernel: Kernel) -> Kernel:
-    """Integer input is computed in float64 and given back in its own type (histc, ...)."""
+def _integers_as_float64(kernel: Kernel) -> Kernel:
+    """Integer input is computed in float64 and given back in its own type."""
 
-    def wide(*args: Any, **kwargs: Any) -> Any:
-        first = args[0]
-        if not isinstance(first, torch.Tensor) or first.is_floating_point() or first.is_complex():
-            return kernel(*args, **kwargs)
-        result = kernel(first.to(torch.float64), *args[1:], **kwargs)
-        return result.to(first.dtype)
+    def wide(first: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        if first.is_floating_point():
+            return kernel(first, *args, **kwargs)
+        return kernel(first.to(torch.float64), *args, **kwargs).to(first.dtype)
 
     return wide
 
 
+def _halves_as_float32(kernel: Kernel) -> Kernel:
+    """Half precision is computed in float32 and given back in its own type."""
+
+    def wide(*args: Any, **kwargs: Any) -> Any:
+        half = next((each.dtype for each in args if _is_half(each)), None)
+        if half is None:
+            return kernel(*args, **kwargs)
+        return _back(kernel(*(each.float() if _is_half(each) else each for each in args), **kwargs), half)
+
+    return wide
+
+
+def _is_half(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.dtype in _HALVES
+
+
+def _back(result: Any, dtype: torch.dtype) -> Any:
+    if isinstance(result, torch.Tensor):
+        return result.to(dtype) if result.dtype is torch.float32 else result
+    return type(result)(_back(each, dtype) for each in result) if isinstance(result, list | tuple) else result
+
+
 _WIDER: dict[str, Callable[[Kernel], Kernel]] = {
-    "aten::histc": _as_float_and_back,
+    "aten::histc": _integers_as_float64,
+    "aten::_standard_gamma": _halves_as_float32,
+    "aten::_cdist_forward": _halves_as_float32,
+    "aten::_cdist_backward": _halves_as_float32,
+    "aten::multi_margin_loss": _halves_as_float32,
+    "aten::multi_margin_loss_backward": _halves_as_float32,
 }
 
 
 def widen(name: str, kernel: Kernel) -> Kernel:
     """The kernel, or one around it that takes more."""
-    wider = _WIDER.get(name)
+    wider = _WIDER.get(name.removesuffix(".default"))
     return kernel if wider is None else wider(kernel)

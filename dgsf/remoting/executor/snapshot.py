@@ -151,7 +151,7 @@ class Snapshots:
     def missing(self, storages: list[list[Any]]) -> list[bytes]:
         contents = self._machine.contents
         named = [(check_digest(source), size) for _, size, source in storages if source is not True]
-        return [digest for digest, size in named if contents.find(digest, size) is None]
+        return [digest for digest, size in named if not contents.has(digest, size)]
 
     def _become(self, head: list[Any], raw: torch.Tensor) -> None:
         """Storages, then views; the state is then that of the snapshot of this number."""
@@ -185,7 +185,8 @@ class Snapshots:
                 start += size
             else:
                 found = self._machine.contents.find(check_digest(source), size)
-                assert found is not None
+                if found is None:
+                    raise ProtocolError("a content was removed while a state was being restored")
                 made[number] = self._machine.device.adopt(found)
         return made
 

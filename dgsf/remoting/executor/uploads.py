@@ -27,7 +27,8 @@ def bytes_of(tensor: torch.Tensor) -> memoryview:
     """The memory of a contiguous CPU tensor."""
     if not tensor.numel():
         return memoryview(b"")
-    return memoryview(tensor.reshape(-1).view(torch.uint8).numpy())
+    flat = tensor.as_strided((tensor.numel(),), (1,))  # a contiguous one may have odd strides where its size is 1
+    return memoryview(flat.view(torch.uint8).numpy())
 
 
 def shaped(raw: torch.Tensor, dtype: torch.dtype, sizes: list[int]) -> torch.Tensor:

@@ -7,6 +7,7 @@ asks it even for CPU code; with no session it answers for a device that is not t
 from __future__ import annotations
 
 from contextlib import nullcontext
+from importlib import import_module
 from typing import Any
 
 import torch
@@ -104,11 +105,33 @@ class _Hook(torch.utils.backend_registration._DummyPrivateUse1Hook):
         return bound.stream is not None
 
 
+class _Guard(torch._C._acc.DeviceGuard):
+    """Asked several times for every node of an autograd graph."""
+
+    def type_(self) -> Any:
+        return _TYPE
+
+
+_TYPE = torch._C._autograd.DeviceType.PrivateUse1
+
+
+def _quick_rules() -> None:
+    """Torch looks for a registered rule before each operation on a tensor class; for ours there is never one."""
+    registry = import_module("torch._library.simple_registry")
+    original = registry.find_torch_dispatch_rule
+
+    def find_torch_dispatch_rule(op: Any, torch_dispatch_class: type) -> Any:
+        return None if torch_dispatch_class is tensor.RemoteTensor else original(op, torch_dispatch_class)
+
+    setattr(registry, "find_torch_dispatch_rule", find_torch_dispatch_rule)  # noqa: B010 - the module has no such type
+
+
 def register() -> torch.device:
     """Make the device known to torch; the second time only says it again."""
     if not _done:
         setup = torch.utils.backend_registration._setup_privateuseone_for_python_backend
-        setup("dgsf", backend_module=MODULE, hook=_Hook())
+        setup("dgsf", backend_module=MODULE, hook=_Hook(), device_guard=_Guard())
+        _quick_rules()
         tensor.DEVICE = torch.device("dgsf", 0)
         library = torch.library.Library("aten", "IMPL")
         factories.register(library)

@@ -97,7 +97,7 @@ def _ask(plan: Plan, args: Any, kwargs: Any, key: Any, handles: list[int], float
     """Let the executor say what comes out; remember it unless it depends on values."""
     kwargs_sent = infer.with_dtype(plan, kwargs)
     encoder = Encoder(plan.name, plan.float_lists, plan.keyed_floats)
-    kind = encoder.kind(args, kwargs_sent, infer.tensors_returned(plan))
+    kind = encoder.kind(args, kwargs_sent, infer.tensors_returned(plan, args, kwargs))
     entry = Entry(kind, ASK, place=plan)
     if plan.dynamic:
         _remember(plan, key, entry)

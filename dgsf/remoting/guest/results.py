@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
+
+from dgsf.remoting.guest import tensor as tensors
 from dgsf.remoting.guest.bound import bound
 from dgsf.remoting.guest.kinds import Kind
 from dgsf.remoting.guest.plans import ASK, Entry, Place, Spec, Value
-from dgsf.remoting.guest.tensor import Handle, RemoteTensor, refit, wrap
+from dgsf.remoting.guest.tensor import Handle, RemoteTensor, refit
 from dgsf.remoting.protocol import TENSOR
+
+_make = torch.Tensor._make_wrapper_subclass
+_strided = torch.strided
 
 
 def many(entry: Entry, args: Any, kwargs: Any, handles: list[int], floats: list[float]) -> Any:
@@ -45,28 +51,43 @@ def alias(handle: Handle) -> Handle:
 
 def build(results: tuple[Any, ...], args: Any, kwargs: Any, first: int) -> Any:
     """The results of one call, its new handles beginning at `first`."""
-    base = args[0].storage_offset() if args and isinstance(args[0], RemoteTensor) else 0
+    base = args[0].storage_offset() if args and type(args[0]) is RemoteTensor else 0
     made: list[Any] = []
     for result in results:
-        if isinstance(result, list):
-            made.append([_one(item, base, first + index) for index, item in enumerate(result)])
+        kind = type(result)
+        if kind is Spec:
+            made += _tensors((result,), base, first)
+            first += 1
+        elif kind is list:
+            made.append(_tensors(result, base, first))
             first += len(result)
-        elif isinstance(result, Place):
+        elif kind is Place:
             made.append(result.get(args, kwargs))
-        elif isinstance(result, Value):
+        elif kind is Value:
             made.append(result.value)
         else:
-            made.append(_one(result, base, first))
+            made.append(None)
             first += 1
     if len(made) == 1:
         return made[0]
     return tuple(made) if made else None
 
 
-def _one(spec: Spec | None, base: int, number: int) -> RemoteTensor | None:
-    if spec is None:
-        return None
-    return wrap(spec.layout, number, spec.offset + base if spec.view else spec.offset)
+def _tensors(specs: Any, base: int, first: int) -> list[RemoteTensor | None]:
+    """The tensors of consecutive handles; written for lists of hundreds."""
+    free, device = bound.need().free, tensors.DEVICE
+    made: list[Any] = []
+    for number, spec in enumerate(specs, first):
+        if spec is None:
+            made.append(None)
+            continue
+        layout = spec.layout
+        offset = spec.offset + base if spec.view else spec.offset
+        new = _make(RemoteTensor, layout.size, layout.stride, offset, None, layout.dtype, _strided, device)
+        new._h = Handle(number, free)
+        new._m = layout
+        made.append(new)
+    return made
 
 
 def new_handles(results: tuple[Any, ...]) -> int:

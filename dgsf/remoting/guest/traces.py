@@ -13,7 +13,7 @@ from dgsf.remoting.guest.kinds import Kind
 from dgsf.remoting.guest.templates import Step, Template, common, equal, kinds_of, loosen
 
 MAX_TEMPLATES = 100
-MAX_SEEN = 128
+MAX_SEEN_STEPS = 100_000  # of segments that were seen once
 MIN_CALLS = 4
 WINDOW = 24  # so many equal calls in a row are taken for a loop without boundaries; the layers of a model are none
 MIN_PERIOD = 8
@@ -30,6 +30,7 @@ class Library:
         self.templates: dict[int, Template] = {}
         self._first: dict[Kind, list[Template]] = {}
         self._seen: OrderedDict[tuple[Kind, ...], tuple[list[Step], int]] = OrderedDict()
+        self._seen_steps = 0
         self._learnt = 0
         self._window: deque[int] = deque()
         self._rolling = 0  # the hash of the last calls
@@ -54,8 +55,7 @@ class Library:
             return None
         before = self._seen.pop(key, None)
         self._seen[key] = (segment, base)
-        if len(self._seen) > MAX_SEEN:
-            self._seen.popitem(last=False)
+        self._forget_old(len(segment) - (len(before[0]) if before is not None else 0))
         if before is None:
             return None
         template = common(self._free_number(), before[0], before[1], segment, base)
@@ -89,7 +89,14 @@ class Library:
         for template in [t for t in self.templates.values() if any(entry[0] is kind for entry in t.entries)]:
             self._remove(template)
         for key in [key for key in self._seen if kind in key]:
-            del self._seen[key]
+            self._seen_steps -= len(self._seen.pop(key)[0])
+
+    def _forget_old(self, more: int) -> None:
+        """Segments that were seen long ago make room for so many more steps."""
+        self._seen_steps += more
+        while self._seen_steps > MAX_SEEN_STEPS and len(self._seen) > 1:
+            _, (segment, _) = self._seen.popitem(last=False)
+            self._seen_steps -= len(segment)
 
     def _add(self, template: Template, key: tuple[Kind, ...]) -> bool:
         """False if it says nothing new."""

@@ -1,0 +1,293 @@
+"""`dgsf sim`: replay traces or drawn calls over a pool that does not exist, and compare placement policies.
+
+It reads options, builds an experiment and shows results; the simulation itself is `dgsf.sim`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from dgsf.cli.output import json_option, show_json, show_rows
+from dgsf.core.policies import DEFAULT_PLACEMENT, PLACEMENT_POLICIES
+from dgsf.errors import UsageError
+
+if TYPE_CHECKING:
+    from dgsf.sim.experiment import Experiment, Progress
+    from dgsf.sim.result import Result
+    from dgsf.sim.workload import Workload
+
+ARRIVALS = ("poisson", "bursts", "genai", "azure", "openb", "tenants")
+NEVER_AGAIN = ("openb", "tenants")  # traces of tasks: nothing is called twice
+NO_LIMIT = 0
+MOST_CALLS = 100_000_000
+SHARING_DUTY = 0.5
+SHARING_INTERFERENCE = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the command line said."""
+
+    pool: str
+    arrivals: str
+    trace_file: Path | None
+    traces: Path | None
+    calls: int
+    speedup: float
+    rate: float
+    functions: int
+    tenants: int
+    run_s: float
+    share: str
+    duty: float | None
+    burst: float
+    burst_s: float
+    recording: Path | None
+    attach: str
+    round_trip_us: float
+    link_mib_per_s: float
+    policies: tuple[str, ...]
+    seeds: int
+    seed: int
+    idle_s: float | None
+    mtbf_h: float
+    mttr_s: float
+    interference: float
+    slo_s: float
+    fifo: bool
+    durations: bool
+    exclusive: bool
+
+
+@click.command("sim")
+@click.option(
+    "--pool",
+    default="T4:64",
+    show_default=True,
+    help="'A100:8,T4:16', 'A100:4x8@96' (nodes x devices @ cores) or nodes.csv",
+)
+@click.option("--arrivals", type=click.Choice(ARRIVALS), default="bursts", show_default=True, help="drawn, or a trace")
+@click.option("--trace-file", type=click.Path(path_type=Path), help="the trace's file, if it is not in the folder")
+@click.option("--traces", type=click.Path(path_type=Path), help="folder with the public traces  [env: DGSF_TRACES]")
+@click.option(
+    "--calls",
+    type=click.IntRange(0, MOST_CALLS),
+    default=NO_LIMIT,
+    help="calls to draw (10,000), or to take of a trace (all)",
+)
+@click.option("--speedup", type=float, default=1.0, help="calls of a trace arrive so many times faster")
+@click.option("--rate", type=float, default=20.0, show_default=True, help="drawn calls per second, mean")
+@click.option("--functions", type=int, default=20, show_default=True, help="drawn functions")
+@click.option("--tenants", type=int, default=4, show_default=True, help="drawn tenants")
+@click.option("--run-s", type=float, default=2.0, show_default=True, help="mean run time of drawn calls, seconds")
+@click.option(
+    "--share", default="100,250,500", show_default=True, help="thousandths of a device, drawn functions in turn"
+)
+@click.option("--duty", type=click.FloatRange(0, 1), help="part of a run in which it needs the device for itself")
+@click.option("--burst", type=float, default=4.0, show_default=True, help="rate in a burst over the mean rate")
+@click.option("--burst-s", type=float, default=30.0, show_default=True, help="mean length of a burst, seconds")
+@click.option(
+    "--recording", type=click.Path(path_type=Path), help="device commands of a run (JSON lines): calls are remoted"
+)
+@click.option(
+    "--attach",
+    type=click.Choice(("auto", "near", "fabric")),
+    default="auto",
+    show_default=True,
+    help="where bodies run, with --recording; auto: over the fabric unless it costs more than a tenth",
+)
+@click.option(
+    "--round-trip-us", type=click.FloatRange(0), default=50.0, show_default=True, help="of the fabric, with --recording"
+)
+@click.option(
+    "--link-mib-per-s",
+    type=click.FloatRange(0, min_open=True),
+    default=1200.0,
+    show_default=True,
+    help="of the fabric, with --recording",
+)
+@click.option("--policy", "policies", multiple=True, help="placement policies to compare: a,b,c or 'all'")
+@click.option("--seeds", type=click.IntRange(1, 1000), default=1, show_default=True, help="runs to take the mean of")
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="the first seed")
+@click.option("--idle-s", type=click.FloatRange(0), help="warm instances stay so long (60; 0 for openb and tenants)")
+@click.option(
+    "--mtbf-h", type=click.FloatRange(0), default=0.0, help="mean hours between failures of a device; 0: none"
+)
+@click.option(
+    "--mttr-s", type=click.FloatRange(0, min_open=True), default=600.0, show_default=True, help="mean seconds to repair"
+)
+@click.option(
+    "--interference",
+    type=click.FloatRange(0, 10),
+    default=0.0,
+    show_default=True,
+    help="slow-down by each call beside it",
+)
+@click.option("--slo-s", type=click.FloatRange(0), default=0.0, help="a call must end within so long (3 x its own run)")
+@click.option("--fifo", is_flag=True, help="first come, first served, instead of fairness between tenants")
+@click.option("--durations", is_flag=True, help="placement knows how long tasks run (openb, tenants)")
+@click.option("--exclusive", is_flag=True, help="every call gets a whole device")
+@click.option("--against-exclusive", is_flag=True, help="compare sharing with a whole device for every call")
+@click.option("--plot", type=click.Path(path_type=Path), help="draw the comparison into a PNG file")
+@click.option("--html", type=click.Path(path_type=Path), help="write the whole report as one HTML file")
+@json_option
+def command(against_exclusive: bool, plot: Path | None, html: Path | None, as_json: bool, **given: Any) -> None:
+    """Simulate a pool: replay a trace or drawn calls, compare placement policies."""
+    from dgsf.sim.experiment import run_experiment
+    from dgsf.sim.plots import check_drawing
+
+    check_drawing(plot, html)
+    options = _sharing_defaults(Options(**given)) if against_exclusive else Options(**given)
+    wanted = _experiment(options)
+    runs = wanted.seeds * (2 if against_exclusive else len(wanted.policies))
+    with _progress(runs) as tell:
+        results = _two_ways(wanted, tell) if against_exclusive else run_experiment(wanted, tell)
+    title = f"{options.arrivals} on {wanted.pool.name}: {results[0].calls:,} calls, {wanted.pool.devices:,} devices"
+    _show(results, title, as_json)
+    if against_exclusive and not as_json:
+        _show_ratio(*results)
+    _write(results, title, plot, html, {**dataclasses.asdict(options), **dataclasses.asdict(wanted.rules)})
+
+
+def _sharing_defaults(options: Options) -> Options:
+    """Sharing is not free: unless told otherwise, calls need the device half of their time and disturb each other."""
+    duty = SHARING_DUTY if options.duty is None else options.duty
+    return dataclasses.replace(options, duty=duty, interference=options.interference or SHARING_INTERFERENCE)
+
+
+def _write(results: list[Result], title: str, plot: Path | None, html: Path | None, assumed: dict[str, object]) -> None:
+    if plot is not None:
+        from dgsf.sim.plots import save_plot
+
+        save_plot(plot, results, title)
+    if html is not None:
+        from dgsf.sim.html import save_html
+
+        save_html(html, results, title, assumed)
+
+
+# --- what to run ------------------------------------------------------------------------------
+def _experiment(options: Options) -> Experiment:
+    from dgsf.sim.experiment import Experiment
+    from dgsf.sim.pools import load_pool
+    from dgsf.sim.rules import Rules
+
+    named = tuple(word.strip() for words in options.policies for word in words.split(","))
+    policies = PLACEMENT_POLICIES if named == ("all",) else named or (DEFAULT_PLACEMENT,)
+    idle_s = options.idle_s if options.idle_s is not None else (0.0 if options.arrivals in NEVER_AGAIN else 60.0)
+    rules = Rules(
+        idle_s=idle_s, mtbf_h=options.mtbf_h, mttr_s=options.mttr_s, interference=options.interference,
+        slo_s=options.slo_s, fair=not options.fifo, exclusive=options.exclusive,
+        durations=options.durations, seed=options.seed,
+    )  # fmt: skip
+    return Experiment(_workload(options), load_pool(options.pool), policies, rules, options.seeds)
+
+
+def _workload(options: Options) -> Callable[[int], Workload]:
+    changes = _changes(options)
+    if options.arrivals not in ("poisson", "bursts"):
+        trace = _trace(options)
+        trace = trace.changed(**changes) if changes else trace
+        return lambda seed: trace
+    from dgsf.sim.synthetic import Synthetic, draw
+
+    wanted = Synthetic(
+        calls=options.calls or 10_000, rate_per_s=options.rate, functions=options.functions, tenants=options.tenants,
+        mean_run_s=options.run_s, shares=_shares(options.share), burst_s=options.burst_s, seed=options.seed,
+        burst=options.burst if options.arrivals == "bursts" else 1.0,
+    )  # fmt: skip
+    return lambda seed: draw(dataclasses.replace(wanted, seed=seed)).changed(**changes)
+
+
+def _shares(words: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(word) for word in words.split(","))
+    except ValueError:
+        raise UsageError(f"--share {words!r}: write whole numbers from 1 to 1000, such as 250 or 100,250,500") from None
+
+
+def _trace(options: Options) -> Workload:
+    from dgsf.config import load_settings
+    from dgsf.sim.traces import read_trace
+
+    folder = load_settings(traces=options.traces).traces
+    trace = read_trace(options.arrivals, folder, options.trace_file)
+    trace = trace.first(options.calls) if options.calls else trace
+    return trace if options.speedup == 1.0 else trace.faster(options.speedup)
+
+
+def _changes(options: Options) -> dict[str, float]:
+    """What is set anew for every function: its duty, and its slow-down over the fabric."""
+    changes = {} if options.duty is None else {"duty": options.duty}
+    if options.recording is not None:
+        changes["slowdown"] = _remoting(options, options.recording)
+    return changes
+
+
+def _remoting(options: Options, file: Path) -> float:
+    """Remoted over native; what was chosen and why goes to stderr."""
+    from dgsf.core.perfmodel import Link, choose_attach
+    from dgsf.sim.recordings import load_recording
+
+    link = Link(options.round_trip_us, options.link_mib_per_s * 2**20 / 1e6)
+    choice = choose_attach(load_recording(file), link)
+    attach = choice.attach if options.attach == "auto" else options.attach
+    click.echo(f"attach {attach}: {choice.reason}", err=True)
+    return 1.0 if attach == "near" else choice.slowdown
+
+
+def _two_ways(wanted: Experiment, tell: Progress | None) -> list[Result]:
+    from dgsf.sim.experiment import sharing_against_exclusive
+
+    if wanted.rules.exclusive:
+        raise UsageError("--against-exclusive compares both; leave out --exclusive")
+    shared, exclusive = sharing_against_exclusive(wanted, tell)
+    return [dataclasses.replace(shared, policy="shared"), dataclasses.replace(exclusive, policy="exclusive")]
+
+
+# --- what is shown ----------------------------------------------------------------------------
+def _show(results: list[Result], title: str, as_json: bool) -> None:
+    from dgsf.sim.report import rows
+
+    if as_json:
+        show_json({"results": [dataclasses.asdict(result) for result in results]})
+        return
+    click.secho(title, bold=True)
+    show_rows(rows(results), ("figure", *(result.policy for result in results)), empty="")
+
+
+def _show_ratio(shared: Result, exclusive: Result) -> None:
+    if exclusive.wait_mean_s == 0:
+        click.echo("nobody waited with exclusive devices: there is nothing to gain; raise --rate")
+        return
+    ratio = shared.wait_mean_s / exclusive.wait_mean_s
+    click.echo(f"queueing delay with sharing ÷ exclusive devices: {ratio:.3f} (DGSF: 0.47)")
+
+
+@contextmanager
+def _progress(runs: int) -> Iterator[Progress | None]:
+    """A bar on a terminal; nothing otherwise."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import Progress as Bar
+
+    with Bar(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("simulating", total=None)
+        seen: list[tuple[str, int]] = []
+
+        def tell(policy: str, seed: int, done: int, calls: int) -> None:
+            if not seen or seen[-1] != (policy, seed):
+                seen.append((policy, seed))
+            bar.update(task, description=f"{policy}, seed {seed} ({len(seen)}/{runs})", completed=done, total=calls)
+
+        yield tell

@@ -1,0 +1,153 @@
+"""How long a program takes when its device is remote, predicted from one recording of its device commands.
+
+The guest issues commands in order and waits only where it needs a value; the link delays and throttles; the device
+runs one command after another.  Three clocks (guest, link, device) walk over the recording, and the last one to stop is
+the answer.  The same walk over a link without delay is the native time.  After DxPU, with its limit of outstanding
+reads.  Nothing is measured here: a recording and a link come in, microseconds come out.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+NEAR_ABOVE = 1.10  # a slow-down that the fabric may cost at most, if nothing else is said
+SHOWN_LATENCIES_US = (5.0, 50.0, 1_000.0)
+Attach = Literal["near", "fabric"]
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One device command: what the device, the link and the guest had to do for it."""
+
+    kernel_us: float
+    up_bytes: int = 0
+    down_bytes: int = 0
+    sync: bool = False  # the guest waits for the answer
+    guest_us: float = 0.0  # the guest's own work before it issued this one
+
+    def __post_init__(self) -> None:
+        for name in ("kernel_us", "up_bytes", "down_bytes", "guest_us"):
+            value = getattr(self, name)
+            if not (value >= 0 and math.isfinite(value)):
+                raise ValueError(f"{name} is {value}; it must be a finite number of at least 0")
+        if self.down_bytes and not self.sync:
+            raise ValueError("a command that brings bytes back is a sync point: set sync")
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """The commands of one run, in order."""
+
+    commands: Sequence[Command]
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """The way between guest and device; the defaults are a link that costs nothing."""
+
+    round_trip_us: float = 0.0
+    bytes_per_us: float = math.inf
+    window: int = 0  # commands under way before the guest must wait for an acknowledgement; 0: no limit
+    outstanding_reads: int = 0  # read requests under way; 0: no limit
+    read_bytes: int = 4096  # per read request
+    command_us: float = 0.0  # the guest's cost to encode and send one command
+    sync_us: float = 0.0  # the cost of one reply beside the round trip: waking up, decoding
+    serve_us: float = 0.0  # the device side's cost to receive and start one command
+
+    def __post_init__(self) -> None:
+        for name in ("round_trip_us", "command_us", "sync_us", "serve_us"):
+            value = getattr(self, name)
+            if not (value >= 0 and math.isfinite(value)):
+                raise ValueError(f"{name} is {value}; it must be a finite number of at least 0")
+        if not self.bytes_per_us > 0 or min(self.window, self.outstanding_reads) < 0 or self.read_bytes <= 0:
+            raise ValueError("a link needs bytes_per_us and read_bytes above 0, and no limit below 0")
+
+    @property
+    def down_bytes_per_us(self) -> float:
+        """Reads are limited by the wire, and by how many requests may be under way during a round trip."""
+        if not self.outstanding_reads or not self.round_trip_us:
+            return self.bytes_per_us
+        return min(self.bytes_per_us, self.outstanding_reads * self.read_bytes / self.round_trip_us)
+
+
+NATIVE = Link()
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """Where the time of one run goes, in microseconds."""
+
+    total_us: float
+    device_us: float  # kernels
+    guest_us: float  # the guest's own work
+    waiting_us: float  # the guest waited for answers or for room in the window
+    sync_points: int
+    up_bytes: int
+    down_bytes: int
+
+
+def predict(recording: Recording, link: Link = NATIVE) -> Prediction:
+    """The run over this link."""
+    guest = sent = device = replied = waiting = 0.0
+    half, up, down = link.round_trip_us / 2, link.bytes_per_us, link.down_bytes_per_us
+    acknowledged: deque[float] = deque()
+    for item in recording.commands:
+        guest += item.guest_us + link.command_us
+        if link.window and len(acknowledged) >= link.window:
+            free_at = acknowledged.popleft()
+            waiting += max(0.0, free_at - guest)
+            guest = max(guest, free_at)
+        sent = max(sent, guest) + item.up_bytes / up
+        device = max(device, sent + half) + link.serve_us + item.kernel_us
+        if link.window:
+            acknowledged.append(device + half)
+        if item.sync:
+            replied = max(replied, device) + item.down_bytes / down
+            back = replied + half + link.sync_us
+            waiting += back - guest
+            guest = back
+    kernels = math.fsum(item.kernel_us for item in recording.commands)
+    return Prediction(
+        total_us=max(guest, device),
+        device_us=kernels,
+        guest_us=math.fsum(item.guest_us for item in recording.commands),
+        waiting_us=waiting,
+        sync_points=sum(item.sync for item in recording.commands),
+        up_bytes=sum(item.up_bytes for item in recording.commands),
+        down_bytes=sum(item.down_bytes for item in recording.commands),
+    )
+
+
+def slowdown(recording: Recording, link: Link) -> float:
+    """Remoted over native; 1.0 for a run without any work."""
+    native = predict(recording).total_us
+    return predict(recording, link).total_us / native if native > 0 else 1.0
+
+
+def slowdowns(recording: Recording, link: Link, latencies_us: Sequence[float] = SHOWN_LATENCIES_US) -> list[float]:
+    """The slow-down over this link at several round trips."""
+    return [slowdown(recording, replace(link, round_trip_us=latency)) for latency in latencies_us]
+
+
+@dataclass(frozen=True, slots=True)
+class AttachChoice:
+    """Beside the device or over the fabric, and why."""
+
+    attach: Attach
+    slowdown: float
+    reason: str
+
+
+def choose_attach(recording: Recording, link: Link, most: float = NEAR_ABOVE) -> AttachChoice:
+    """Over the fabric if it slows the run by no more than `most`, otherwise beside the device."""
+    ratio = slowdown(recording, link)
+    if ratio <= most:
+        return AttachChoice("fabric", ratio, f"over the fabric it takes {ratio:.2f} x native, within {most:.2f} x")
+    run = predict(recording, link)
+    waits = f"{run.sync_points} sync points at a round trip of {link.round_trip_us:g} µs"
+    data = f"{(run.up_bytes + run.down_bytes) / 1e6:.1f} MB of data"
+    return AttachChoice("near", ratio, f"over the fabric it would take {ratio:.2f} x native: {waits}, {data}")

@@ -1,0 +1,32 @@
+"""Placement: a request and a view of the pool in, devices or a reason out; policies are chosen by name.
+
+Production (`Chooser`) and simulations (`Pool` and `Placer`) share everything here.  Nothing here does I/O.
+"""
+
+from dgsf.core.placement.matching import could_ever_fit, preference, why_not
+from dgsf.core.placement.model import DeviceView, NodeView, Placement, Refusal, Request, Slice
+from dgsf.core.placement.placer import Placer
+from dgsf.core.placement.policy import Policy
+from dgsf.core.placement.pool import Pool
+from dgsf.core.placement.registry import Chooser, choose, make_policy, policy_names
+from dgsf.core.placement.workload import Workload
+
+__all__ = [
+    "Chooser",
+    "DeviceView",
+    "NodeView",
+    "Placement",
+    "Placer",
+    "Policy",
+    "Pool",
+    "Refusal",
+    "Request",
+    "Slice",
+    "Workload",
+    "choose",
+    "could_ever_fit",
+    "make_policy",
+    "policy_names",
+    "preference",
+    "why_not",
+]

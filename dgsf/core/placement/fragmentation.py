@@ -1,0 +1,69 @@
+"""How much of a row's room the popular shapes cannot use, now and after each way to place a request (FGD, ATC'23).
+
+For a shape that cannot run in a row, all its room is waste; for one that can, the room of devices too full for it.
+The measure is the mean over the popular shapes, in thousandths of a device.  Tables by room and sums kept per row
+make it a few lookups.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dgsf.core.placement.model import WHOLE
+from dgsf.core.placement.need import Need
+from dgsf.core.placement.pool import Bools, Floats, Ints, Pool
+from dgsf.core.placement.workload import Popular
+
+
+class Fragmentation:
+    """The measure for one set of popular shapes over one pool."""
+
+    def __init__(self, popular: Popular, pool: Pool) -> None:
+        with_device = popular.share > 0
+        self._weight = popular.weight[with_device]
+        self._cpu = popular.cpu[with_device]
+        self._devices = popular.devices[with_device]
+        sizes, self._size_of = np.unique(popular.share[with_device], return_inverse=True)
+        room = np.arange(WHOLE + 1)[:, None]
+        self._useful: Floats = np.where(room >= sizes, room, 0).astype(np.float64)  # room that a size can use
+        self._enough: Ints = (room >= sizes).astype(np.int64)
+        ranks = [pool.rank(types) >= 0 for types, has in zip(popular.types, with_device, strict=True) if has]
+        rows = len(pool.nodes)
+        self._typed: Bools = np.array(ranks, dtype=np.bool_).reshape(len(ranks), rows).T
+        self._seen: Ints = np.full(rows, -1, dtype=np.int64)
+        self._row_useful: Floats = np.zeros((rows, len(sizes)))
+        self._row_enough: Ints = np.zeros((rows, len(sizes)), dtype=np.int64)
+        self._row_waste: Floats = np.zeros(rows)
+
+    def fall(self, pool: Pool, need: Need, rows: Ints, columns: Ints | None) -> Floats:
+        """By how much the waste of each row falls when the request takes its whole devices, or this column."""
+        self._follow(pool, rows)
+        total = pool.room[rows].sum(axis=1) - need.share[rows] * need.devices
+        useful, enough = self._row_useful[rows], self._row_enough[rows]
+        if columns is None:
+            useful -= need.devices * self._useful[WHOLE]
+            enough -= need.devices * self._enough[WHOLE]
+        else:
+            before = pool.room[rows, columns]
+            after = before - need.share[rows]
+            useful += self._useful[after] - self._useful[before]
+            enough += self._enough[after] - self._enough[before]
+        waste = self._waste(total, useful, enough, pool.cpu[rows] - need.request.cpu_milli, rows)
+        fallen: Floats = self._row_waste[rows] - waste
+        return fallen
+
+    def _follow(self, pool: Pool, rows: Ints) -> None:
+        """Bring the sums of rows that have changed up to date."""
+        stale = rows[self._seen[rows] != pool.changes[rows]]
+        if not len(stale):
+            return
+        room = pool.room[stale]
+        useful, enough = self._useful[room].sum(axis=1), self._enough[room].sum(axis=1)
+        self._row_useful[stale], self._row_enough[stale] = useful, enough
+        self._row_waste[stale] = self._waste(room.sum(axis=1), useful, enough, pool.cpu[stale], stale)
+        self._seen[stale] = pool.changes[stale]
+
+    def _waste(self, total: Ints, useful: Floats, enough: Ints, cpu: Ints, rows: Ints) -> Floats:
+        runs = (enough[:, self._size_of] >= self._devices) & (cpu[:, None] >= self._cpu) & self._typed[rows]
+        waste: Floats = total - (useful[:, self._size_of] * runs) @ self._weight
+        return waste

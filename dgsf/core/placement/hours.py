@@ -1,0 +1,28 @@
+"""GPU hours: what it costs to put a task of known duration on a device that is paid for while it holds any task.
+
+The cost is the time by which the device stays in use longer, plus small terms that were tuned on reshuffled copies of
+a trace: room left over, room left over for long, opening an idle device, and a short task on a device that stays in
+use much longer.  Costs are in seconds of one device.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dgsf.core.placement.model import WHOLE
+from dgsf.core.placement.pool import Bools, Floats, Ints
+
+ROOM_LEFT = 87.0  # per device left free
+ROOM_LEFT_LONG = 0.24  # per device left free and second of the task
+OPENING = 147.0
+MISMATCH = 0.1  # per geometric mean of the task's duration and how much longer the device is in use
+
+
+def hours_cost(until: Floats, rest: Ints, idle: Bools, now: float, duration: float) -> Floats:
+    """The cost of a task of this duration, started now, on devices in use until then, that it leaves so much of."""
+    beyond = until - (now + duration)
+    free = rest / WHOLE
+    cost: Floats = np.where(idle, duration + OPENING, np.maximum(-beyond, 0.0))
+    cost += (ROOM_LEFT + ROOM_LEFT_LONG * duration) * free
+    cost += MISMATCH * np.sqrt(np.maximum(beyond, 0.0) * duration)
+    return cost

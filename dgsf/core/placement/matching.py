@@ -1,0 +1,42 @@
+"""Which devices a request accepts, and in plain words why none will ever do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dgsf.core.devices import HOST
+from dgsf.core.placement.model import ANY, DeviceView, Request
+
+
+def rank_of(types: Sequence[str], names: Sequence[str]) -> int | None:
+    """The position of the first acceptable type that is one of a device's names; a host is only had by its name."""
+    known = {name.lower() for name in names}
+    if HOST in known:
+        return 0 if tuple(types) == (HOST,) else None
+    for position, wanted in enumerate(types):
+        equals = wanted.lower().split("|")
+        if ANY in equals or known.intersection(equals):
+            return position
+    return None
+
+
+def preference(request: Request, device: DeviceView) -> int | None:
+    """The position of the first acceptable type that this device is, or None."""
+    return rank_of(request.types, (device.type, device.kind))
+
+
+def could_ever_fit(request: Request, device: DeviceView) -> bool:
+    """Whether an empty device of this kind would do."""
+    return preference(request, device) is not None and device.memory_bytes >= request.memory_bytes and device.slots > 0
+
+
+def why_not(request: Request, pool: Sequence[DeviceView]) -> str | None:
+    """Why no device of this pool can ever hold the request; None if one can."""
+    if any(could_ever_fit(request, device) for device in pool):
+        return None
+    acceptable = [device for device in pool if preference(request, device) is not None]
+    if not acceptable:
+        there = ", ".join(sorted({device.type for device in pool if device.kind != HOST})) or "none"
+        return f"no device of type {' or '.join(request.types)}; the pool has: {there}"
+    largest = max(device.memory_bytes for device in acceptable)
+    return f"asks for {request.memory_bytes} bytes of memory; the largest matching device has {largest}"

@@ -1,0 +1,52 @@
+"""A request made ready for one pool: what it needs of a row, and which rows have that now."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from dgsf.core.placement.model import WHOLE, Request
+from dgsf.core.placement.pool import Bools, Ints, Pool
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """What a request takes, for every row of a pool."""
+
+    request: Request
+    rank: Ints  # (rows) position among the preferred types; -1: not acceptable
+    share: Ints  # (rows) thousandths of each device that it takes
+    devices: int  # how many devices; 0: none
+    whole: bool
+
+    @staticmethod
+    def of(request: Request, pool: Pool) -> Need:
+        rows = len(pool.nodes)
+        whole = request.devices > 0 or request.share == WHOLE
+        if whole:
+            share, devices = np.full(rows, WHOLE, dtype=np.int64), max(1, request.devices)
+        elif request.share is None:
+            share, devices = pool.slot, 1
+        else:
+            share, devices = np.full(rows, request.share, dtype=np.int64), int(request.share > 0)
+        return Need(request, pool.rank(request.types), share, devices, whole)
+
+    def instead(self, request: Request) -> Need:
+        """The same need for another request of the same shape."""
+        return Need(request, self.rank, self.share, self.devices, self.whole)
+
+    def columns(self, pool: Pool, rows: Ints) -> Bools:
+        """Which devices of these rows have room for it."""
+        return (pool.room[rows] >= self.share[rows, None]) & (pool.memory[rows] >= self.request.memory_bytes)
+
+    def rows(self, pool: Pool, rows: Ints) -> Bools:
+        """Which of these rows can hold it now."""
+        request = self.request
+        able = (pool.cpu[rows] >= request.cpu_milli) & (pool.host_memory[rows] >= request.host_memory)
+        able &= self.rank[rows] >= 0
+        if self.devices == 1:
+            able &= self.columns(pool, rows).any(axis=1)
+        elif self.devices:
+            able &= self.columns(pool, rows).sum(axis=1) >= self.devices
+        return able

@@ -1,0 +1,100 @@
+"""Ours: four terms for where a share or whole devices go, GPU hours where the expected duration is known.
+
+The terms, all in thousandths of a device: how much less of the row the popular shapes can use (FGD's gradient), how
+many devices lose the processors they need (stranded), by how much the price of the shared device's room falls, and
+how full the row is left, as a tie-break.  Weights that a request needs draw it to where they are.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import ClassVar
+
+import numpy as np
+
+from dgsf.core.placement.classic import LARGE_CPU, LARGE_GPU, asked
+from dgsf.core.placement.fgd import Fgd, best_columns
+from dgsf.core.placement.hours import hours_cost
+from dgsf.core.placement.model import WHOLE, Placement, Request
+from dgsf.core.placement.need import Need
+from dgsf.core.placement.policy import placed
+from dgsf.core.placement.pool import Floats, Ints, Pool
+from dgsf.core.placement.prices import room_prices
+from dgsf.core.placement.workload import Popular, Workload
+
+GRADIENT = 0.2
+FIT = 0.1
+STRANDED = 2.0
+PRICE = 4.0
+MEMORY_FIT = 0.01  # among equals, the device with the least memory left
+LOCALITY = 5.0 * WHOLE
+
+
+class Dgsf(Fgd):
+    """The default."""
+
+    name: ClassVar[str] = "dgsf"
+
+    def __init__(self, workload: Workload | None = None) -> None:
+        super().__init__(workload)
+        self._kappa = 0.0
+        self._prices: Floats = np.zeros(WHOLE + 1)
+
+    def measure_by(self, popular: Popular, pool: Pool) -> None:
+        super().measure_by(popular, pool)
+        self._kappa = popular.kappa
+        self._prices = WHOLE * room_prices(popular.shared)
+
+    def cache_key(self, request: Request) -> object:
+        return (request.shape, request.weights)
+
+    def decides(self, request: Request) -> bool:
+        return request.duration_s > 0 and request.devices == 0 and request.share not in (0, WHOLE)
+
+    def decide(self, pool: Pool, need: Need, random: Random) -> Placement | None:
+        """The device where the task costs the fewest GPU hours."""
+        rows = np.flatnonzero(need.rows(pool, np.arange(len(pool.nodes))))
+        which, columns = np.nonzero(need.columns(pool, rows))
+        if not len(which):
+            return None
+        rows = rows[which]
+        rest = pool.room[rows, columns] - need.share[rows]
+        idle = pool.tasks[rows, columns] == 0
+        cost = hours_cost(pool.until[rows, columns], rest, idle, pool.now, need.request.duration_s)
+        cost += need.rank[rows] * 1e9 - self._drawn(pool, need, rows, columns)
+        best = int(cost.argmin())
+        row = int(rows[best])
+        return placed(pool, row, (int(columns[best]),), int(need.share[row]))
+
+    def score(self, pool: Pool, need: Need, rows: Ints) -> tuple[Floats, Ints | None]:
+        assert self._measure is not None
+        values = self._of_row(pool, need, rows)
+        if need.whole or not need.devices:
+            return values + GRADIENT * self._measure.fall(pool, need, rows, None), None
+        which, columns = np.nonzero(need.columns(pool, rows))
+        rows_of = rows[which]
+        room = pool.room[rows_of, columns]
+        each = values[which] + GRADIENT * self._measure.fall(pool, need, rows_of, columns)
+        each -= PRICE * (self._prices[room] - self._prices[room - need.share[rows_of]])
+        each -= MEMORY_FIT * WHOLE * (pool.memory[rows_of, columns] / max(1, int(pool.memory.max())))
+        each += self._drawn(pool, need, rows_of, columns)
+        return best_columns(len(rows), which, columns, each)
+
+    def _of_row(self, pool: Pool, need: Need, rows: Ints) -> Floats:
+        """Fit and stranded devices: the same for every device of a row."""
+        cpu, gpu = pool.cpu[rows], pool.room[rows].sum(axis=1)
+        cpu_left, gpu_left = cpu - need.request.cpu_milli, gpu - asked(need, rows)
+        full = 1.0 - 0.5 * np.minimum(cpu_left, LARGE_CPU) / LARGE_CPU - 0.5 * gpu_left / LARGE_GPU
+        values: Floats = FIT * WHOLE * full
+        if self._kappa:
+            stranded = np.maximum(0.0, gpu_left - WHOLE * cpu_left / self._kappa)
+            values -= STRANDED * (stranded - np.maximum(0.0, gpu - WHOLE * cpu / self._kappa))
+        return values
+
+    def _drawn(self, pool: Pool, need: Need, rows: Ints, columns: Ints) -> Floats:
+        """How much the weights that are already there draw the request to a device."""
+        there = pool.resident.get(need.request.weights, ()) if need.request.weights else ()
+        drawn = np.zeros(len(rows))
+        for row, column in there:
+            drawn[(rows == row) & (columns == column)] = LOCALITY
+        return drawn

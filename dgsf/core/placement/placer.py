@@ -1,0 +1,95 @@
+"""Answers requests from a pool by a policy: filters, scores, picks; the same code in production and in simulations.
+
+Scores are kept per shape of request.  When a shape comes again, only the rows that changed since are looked at anew,
+and only those that have room are scored, so a decision costs little more than one look over the rows.  It decides;
+booking is the pool's.
+"""
+
+from __future__ import annotations
+
+from random import Random
+
+import numpy as np
+
+from dgsf.core.placement.model import Placement, Refusal, Request
+from dgsf.core.placement.need import Need
+from dgsf.core.placement.policy import Policy
+from dgsf.core.placement.pool import Floats, Ints, Pool
+
+NEVER = -np.inf
+SHAPES = 4096  # kept at most
+RANK_STEP = 1e9  # a preferred type wins over any score
+
+
+class _Scores:
+    """The scores of one shape, and how often each row had changed when it was scored."""
+
+    __slots__ = ("columns", "epoch", "need", "seen", "values")
+
+    def __init__(self, need: Need, rows: int) -> None:
+        self.need = need
+        self.values: Floats = np.full(rows, NEVER)
+        self.columns: Ints = np.zeros(rows, dtype=np.int64)
+        self.seen: Ints = np.full(rows, -1, dtype=np.int64)
+        self.epoch = -1
+
+
+class Placer:
+    """Places requests, one at a time."""
+
+    def __init__(self, pool: Pool, policy: Policy, random: Random) -> None:
+        self.pool = pool
+        self.policy = policy
+        self._random = random
+        self._scores: dict[object, _Scores] = {}
+
+    def place(self, request: Request) -> Placement | Refusal:
+        """The best place that has room now, or why there is none.  Nothing is booked."""
+        self.policy.observe(request, self.pool)
+        scores = self._of_shape(request)
+        if self.policy.decides(request):
+            return self.policy.decide(self.pool, scores.need, self._random) or self._refuse(scores.need)
+        self._bring_up_to_date(scores)
+        row = self.policy.pick(scores.values, self._random) if len(scores.values) else -1
+        if row < 0 or scores.values[row] == NEVER:
+            return self._refuse(scores.need)
+        return self.policy.placement(self.pool, scores.need, row, int(scores.columns[row]), self._random)
+
+    def _of_shape(self, request: Request) -> _Scores:
+        key = self.policy.cache_key(request)
+        scores = self._scores.get(key)
+        if scores is None:
+            if len(self._scores) >= SHAPES:
+                self._scores.clear()
+            scores = self._scores[key] = _Scores(Need.of(request, self.pool), len(self.pool.nodes))
+        elif scores.need.request is not request:
+            scores.need = scores.need.instead(request)
+        return scores
+
+    def _bring_up_to_date(self, scores: _Scores) -> None:
+        if scores.epoch != self.policy.epoch:
+            scores.seen.fill(-1)
+            scores.epoch = self.policy.epoch
+        self._refresh(scores, np.flatnonzero(scores.seen != self.pool.changes))
+
+    def _refresh(self, scores: _Scores, rows: Ints) -> None:
+        """Score the rows that have changed."""
+        if not len(rows):
+            return
+        scores.seen[rows] = self.pool.changes[rows]
+        scores.values[rows] = NEVER
+        rows = rows[self.policy.able(self.pool, scores.need, rows)]
+        if len(rows):
+            values, columns = self.policy.score(self.pool, scores.need, rows)
+            scores.values[rows] = values - RANK_STEP * scores.need.rank[rows]
+            if columns is not None:
+                scores.columns[rows] = columns
+
+    def _refuse(self, need: Need) -> Refusal:
+        if not (need.rank >= 0).any():
+            there = ", ".join(sorted({name for name, _ in self.pool.names if name})) or "none"
+            return Refusal(f"no device of type {' or '.join(need.request.types)}; the pool has: {there}", ever=False)
+        if not need.devices:
+            return Refusal("no node has the processors and memory for it now")
+        wanted = f"{need.devices} whole device(s)" if need.whole else f"{int(need.share.max())}/1000 of a device"
+        return Refusal(f"no healthy device of a fitting type has room for {wanted} now")

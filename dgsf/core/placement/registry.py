@@ -1,0 +1,76 @@
+"""Policies by name, and the one-shot question that production asks: which device for this request now?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from random import Random
+
+from dgsf.core.placement.classic import BestFit, DotProduct, GpuClustering, GpuPacking, RandomFit, WorstFit
+from dgsf.core.placement.fgd import Fgd
+from dgsf.core.placement.gavel import Gavel
+from dgsf.core.placement.model import DeviceView, NodeView, Placement, Refusal, Request
+from dgsf.core.placement.ours import Dgsf
+from dgsf.core.placement.placer import Placer
+from dgsf.core.placement.policy import Policy
+from dgsf.core.placement.pool import Pool
+from dgsf.core.placement.slices import Conspirator, SlicedHours
+from dgsf.core.policies import DEFAULT_PLACEMENT
+from dgsf.errors import ConfigError
+
+_MAKERS: dict[str, Callable[[], Policy]] = {
+    kind.name: kind
+    for kind in (
+        Dgsf,
+        SlicedHours,
+        RandomFit,
+        Policy,
+        BestFit,
+        WorstFit,
+        DotProduct,
+        GpuPacking,
+        GpuClustering,
+        Fgd,
+        Conspirator,
+        Gavel,
+    )
+}
+
+
+def policy_names() -> tuple[str, ...]:
+    return tuple(_MAKERS)
+
+
+def make_policy(name: str) -> Policy:
+    """A policy that learns what it needs from the requests that it sees."""
+    if name not in _MAKERS:
+        raise ConfigError(f"no placement policy '{name}'; there are: {', '.join(_MAKERS)}")
+    return _MAKERS[name]()
+
+
+class Chooser:
+    """Answers requests from fresh views of the pool, by one policy that goes on learning."""
+
+    def __init__(self, name: str = DEFAULT_PLACEMENT, random: Random | None = None) -> None:
+        self.policy = make_policy(name)
+        self._random = Random(0) if random is None else random  # noqa: S311 (a choice, not a secret)
+
+    def place(
+        self, request: Request, devices: Sequence[DeviceView], nodes: Sequence[NodeView] = (), now_s: float = 0.0
+    ) -> Placement | Refusal:
+        """Where the request goes in a pool that looks like this now."""
+        pool = Pool.of(sorted(devices, key=lambda device: device.id), nodes)
+        pool.now = now_s
+        self.policy.look_at(pool)
+        return Placer(pool, self.policy, self._random).place(request)
+
+    def choose(self, request: Request, devices: Sequence[DeviceView]) -> DeviceView | None:
+        """The device for a request that needs one, or None if none has room now."""
+        answer = self.place(request, devices)
+        if isinstance(answer, Refusal) or not answer.devices:
+            return None
+        return next(device for device in devices if device.id == answer.devices[0])
+
+
+def choose(request: Request, pool: Sequence[DeviceView], policy: str = DEFAULT_PLACEMENT) -> DeviceView | None:
+    """The best device that has room now, by a policy that has not seen any request before."""
+    return Chooser(policy).choose(request, pool)

@@ -1,0 +1,1 @@
+"""Simulations over the same decisions that production takes: traces in, tables out.  Nothing here runs a call."""

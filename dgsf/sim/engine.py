@@ -1,0 +1,381 @@
+"""The discrete-event simulator: calls arrive, find a warm instance or place a new one, run, wait, fail and are retried.
+
+One heap of plain tuples is the virtual clock.  Warm calls, which are most, touch only lists: a function's idle
+instances are a stack, its waiting calls a queue.  Placement is asked only for new instances, and is not asked again for
+a shape that was refused until something is freed.  The same workload, pool, rules and seed give the same result, bit
+for bit: nothing here reads a clock or an unseeded random number.
+"""
+
+from __future__ import annotations
+
+import heapq
+from array import array
+from collections import Counter, OrderedDict, deque
+from collections.abc import Callable
+from random import Random
+
+from dgsf.core.placement import Refusal, Request
+from dgsf.sim.fairness import FairClock
+from dgsf.sim.instance import Instance
+from dgsf.sim.machine import Machine, request_of
+from dgsf.sim.pools import PoolSpec
+from dgsf.sim.rules import Rules
+from dgsf.sim.sharing import Sharing
+from dgsf.sim.timeline import Timeline
+from dgsf.sim.workload import Workload
+
+END, EXPIRE, FAIL, REPAIR = range(4)
+_TELL_EVERY = 20_000
+_DEEP = 16  # waiting functions that are put in order
+_PATIENCE = 1_000  # repairs without a start, after which the calls that still wait are given up
+Progress = Callable[[int], None]
+
+
+class Simulator:
+    """One run of one workload on one pool under one policy."""
+
+    def __init__(self, workload: Workload, spec: PoolSpec, policy: str, rules: Rules) -> None:
+        self.workload = workload
+        self.rules = rules
+        self.policy = policy
+        self.machine = Machine(spec, policy, rules.seed)
+        self.now = 0.0
+        count = len(workload.functions)
+        owners = _owners(workload)
+        durations = _durations(workload) if rules.durations else {}
+        self._requests: list[Request] = [
+            request_of(
+                item, workload.tenants[owners[index]], exclusive=rules.exclusive, duration_s=durations.get(index, 0.0)
+            )
+            for index, item in enumerate(workload.functions)
+        ]
+        self._idle: list[list[Instance]] = [[] for _ in range(count)]
+        self._queues: list[deque[int]] = [deque() for _ in range(count)]
+        self._waiting: OrderedDict[int, None] = OrderedDict()  # functions with waiting calls, by the age of the first
+        self._unused: OrderedDict[Instance, None] = OrderedDict()  # idle instances, least recently used first
+        self._events: list[tuple[float, int, int, Instance | int, int]] = []
+        self._made = 0
+        self._freed = 0  # rises whenever something may have become placeable
+        self._refused: dict[object, int] = {}  # shape: `_freed` when it was refused
+        self._on: dict[int, dict[Instance, None]] = {}  # device: its instances, kept only if devices fail
+        self._cached: set[tuple[int, int]] = set()  # (row, function): weights in the node's memory
+        self._random = Random(rules.seed + 1)  # noqa: S311  # a simulation
+        self._sharing = Sharing(rules.interference, self._later_end) if _contended(workload, rules) else None
+        self._fair = FairClock(workload.tenant, len(workload.tenants)) if rules.fair else None
+        self._running = 0
+        self._down = 0
+        self._vain = 0
+        self.timeline = Timeline(workload, self._requests)
+        self.wait_s = array("d", bytes(8 * workload.calls))
+        self.done_s = array("d", bytes(8 * workload.calls))  # arrival to end; negative: never ran
+        self.tenant_s = [0.0] * len(workload.tenants)
+        self.busy_s = 0.0  # device-seconds of calls
+        self.lost_s = 0.0  # of those, on devices that failed under them
+        self.cold = self.retried = self.refused = self.evicted = self.failures = 0
+
+    # --- the loop -----------------------------------------------------------------------------
+    def run(self, progress: Progress | None = None) -> Simulator:
+        """All calls to their end."""
+        arrivals, calls = self.workload.arrival_s, self.workload.calls
+        self._first_failures()
+        events, pop, index = self._events, heapq.heappop, 0
+        while index < calls:
+            at = arrivals[index]
+            while events and events[0][0] <= at:
+                self._handle(*pop(events))
+            self.now = at
+            self.timeline.look(index, self)
+            self._arrive(index)
+            index += 1
+            if progress is not None and index % _TELL_EVERY == 0:
+                progress(index)
+        while (self._running or self._can_go_on()) and events:
+            self._handle(*pop(events))
+        self._give_up()
+        self.machine.close(self.now)
+        if progress is not None:
+            progress(calls)
+        return self
+
+    def _handle(self, at: float, _: int, kind: int, what: Instance | int, version: int) -> None:
+        if kind == END:
+            assert isinstance(what, Instance)
+            if what.version == version:
+                self.now = at
+                self._ended(what)
+        elif kind == EXPIRE:
+            assert isinstance(what, Instance)
+            self._expire(what, at)
+        else:
+            assert isinstance(what, int)
+            self.now = at
+            (self._fail if kind == FAIL else self._repair)(what)
+
+    def _can_go_on(self) -> bool:
+        """Nothing runs: whether waiting calls may still get a place."""
+        if not self._waiting:
+            return False
+        self._refused.clear()
+        self._serve_waiting()
+        self._vain += 1
+        return self._running > 0 or (self._down > 0 and self._vain < _PATIENCE)
+
+    def _give_up(self) -> None:
+        for function in self._waiting:
+            for call in self._queues[function]:
+                self._refuse(call)
+
+    def _refuse(self, call: int) -> None:
+        self.refused += 1
+        self.wait_s[call] = self.now - self.workload.arrival_s[call]
+        self.done_s[call] = -1.0
+
+    # --- calls --------------------------------------------------------------------------------
+    def _arrive(self, call: int) -> None:
+        function = self.workload.function[call]
+        idle = self._idle[function]
+        if idle:
+            item = idle.pop()
+            del self._unused[item]
+            self._start(item, call, 0.0)
+            return
+        queue = self._queues[function]
+        if not queue:
+            placed = self._open(function)
+            if isinstance(placed, Instance):
+                self._start(placed, call, self._load_s(placed))
+                return
+            if placed is not None and not placed.ever:
+                self._refuse(call)
+                return
+            self._waiting[function] = None
+        self._queue(call, queue.append)
+
+    def _queue(self, call: int, put: Callable[[int], None]) -> None:
+        put(call)
+        if self._fair is not None:
+            self._fair.waits(call)
+
+    def _next(self, queue: deque[int]) -> int:
+        call = queue.popleft()
+        if self._fair is not None:
+            self._fair.served(call)
+        return call
+
+    def _open(self, function: int) -> Instance | Refusal | None:
+        """A new instance; least recently used idle ones of others give way.  None: refused before, nothing freed."""
+        request = self._requests[function]
+        shape = request.shape
+        if self._refused.get(shape) == self._freed:
+            return None
+        placed = self.machine.place(function, request, self.now)
+        tries = self.rules.evict_tries * max(1, request.devices)
+        while isinstance(placed, Refusal) and placed.ever and self._unused and tries > 0:
+            victim = next(iter(self._unused))
+            self._close(victim)
+            self.evicted += 1
+            tries -= 1
+            placed = self.machine.place(function, request, self.now)
+        if isinstance(placed, Refusal):
+            self._refused[shape] = self._freed
+        elif self.rules.mtbf_h:
+            for device in placed.devices:
+                self._on.setdefault(device, {})[placed] = None
+        return placed
+
+    def _load_s(self, item: Instance) -> float:
+        """What a cold start takes here: the fork, and the weights from the node's memory or over the network."""
+        self.cold += 1
+        spec = self.workload.functions[item.function]
+        if not spec.weights_mib:
+            return self.rules.start_s
+        key = (item.row, item.function)
+        speed = self.rules.host_mib_per_s if key in self._cached else self.rules.network_mib_per_s
+        self._cached.add(key)
+        return self.rules.start_s + spec.weights_mib / speed
+
+    def _start(self, item: Instance, call: int, load_s: float) -> None:
+        now = self.now
+        self.wait_s[call] = now - self.workload.arrival_s[call]
+        item.call = call
+        item.began = now
+        spec = self.workload.functions[item.function]
+        run_s = self.workload.run_s[call] * spec.slowdown
+        item.work = load_s + (run_s / item.speed if spec.scales else run_s)
+        item.version += 1
+        self._running += 1
+        if self._sharing is None:
+            self._made += 1
+            heapq.heappush(self._events, (now + item.work, self._made, END, item, item.version))
+        else:
+            self._sharing.joined(item, spec.duty, now)
+
+    def _later_end(self, item: Instance, at: float) -> None:
+        self._made += 1
+        heapq.heappush(self._events, (at, self._made, END, item, item.version))
+
+    def _ended(self, item: Instance) -> None:
+        call, now = item.call, self.now
+        self._stop(item)
+        self.done_s[call] = now - self.workload.arrival_s[call]
+        queue = self._queues[item.function]
+        if queue and self._may_go_on(queue[0]):
+            following = self._next(queue)
+            if not queue:
+                del self._waiting[item.function]
+            self._start(item, following, 0.0)
+            return
+        self._rest(item)
+        if self._waiting:
+            self._serve_waiting()
+
+    def _may_go_on(self, call: int) -> bool:
+        """Whether a warm instance takes its function's next call at once: its tenant is not far ahead of others."""
+        if self._fair is None or len(self._waiting) == 1:
+            return True
+        turn = self._fair.turn
+        least = min(turn(self._queues[function][0]) for function in self._waiting)
+        return turn(call) <= least + self.rules.quantum_s
+
+    def _stop(self, item: Instance) -> None:
+        """The call of an instance is over, one way or another; its device time counts."""
+        now = self.now
+        self._running -= 1
+        if self._sharing is not None:
+            self._sharing.left(item, self.workload.functions[item.function].duty, now)
+        used = (now - item.began) * item.share
+        self.busy_s += used
+        self.tenant_s[self.workload.tenant[item.call]] += used
+        if self._fair is not None:
+            self._fair.used(item.call, used)
+        item.call = -1
+        item.version += 1
+
+    def _rest(self, item: Instance) -> None:
+        """An instance has nothing to do: it stays warm for a while, or goes."""
+        if self.rules.idle_s <= 0:
+            self._close(item, idle=False)
+            return
+        item.idle_since = self.now
+        self._idle[item.function].append(item)
+        self._unused[item] = None
+        self._freed += 1
+        if not item.expiring:
+            item.expiring = True
+            self._made += 1
+            heapq.heappush(self._events, (self.now + self.rules.idle_s, self._made, EXPIRE, item, 0))
+
+    def _expire(self, item: Instance, at: float) -> None:
+        """One event per instance: it is moved on while the instance is in use."""
+        if item.dead:
+            return
+        until = item.idle_since + self.rules.idle_s
+        if item.call >= 0:
+            item.expiring = False
+        elif until > at:
+            self._made += 1
+            heapq.heappush(self._events, (until, self._made, EXPIRE, item, 0))
+        else:
+            self.now = at
+            self._close(item)
+
+    def _close(self, item: Instance, *, idle: bool = True) -> None:
+        if idle:
+            self._idle[item.function].remove(item)
+            del self._unused[item]
+        self.machine.free(item, self.now)
+        self._freed += 1
+        if self.rules.mtbf_h:
+            for device in item.devices:
+                self._on[device].pop(item, None)
+
+    # --- waiting ------------------------------------------------------------------------------
+    def _serve_waiting(self) -> None:
+        """Something was freed: start what fits, in the order of fairness, looking a few functions deep."""
+        tries = self.rules.backfill
+        for function in self._order():
+            queue = self._queues[function]
+            while queue and tries > 0:
+                idle = self._idle[function]
+                if idle:
+                    item = idle.pop()
+                    del self._unused[item]
+                    self._start(item, self._next(queue), 0.0)
+                    continue
+                placed = self._open(function)
+                if not isinstance(placed, Instance):
+                    tries -= 1
+                    break
+                self._start(placed, self._next(queue), self._load_s(placed))
+            if not queue:
+                del self._waiting[function]
+            if tries <= 0:
+                return
+
+    def _order(self) -> list[int]:
+        """Waiting functions: by the turn of the tenant of their first call, or by age."""
+        if self._fair is None or len(self._waiting) < 2:
+            return list(self._waiting)
+        queues, turn = self._queues, self._fair.turn
+        return heapq.nsmallest(_DEEP, self._waiting, key=lambda name: (turn(queues[name][0]), queues[name][0]))
+
+    # --- failures -----------------------------------------------------------------------------
+    def _first_failures(self) -> None:
+        if self.rules.mtbf_h:
+            for device in range(self.machine.devices):
+                self._later(self._random.expovariate(1 / (self.rules.mtbf_h * 3600)), FAIL, device)
+
+    def _later(self, after_s: float, kind: int, device: int) -> None:
+        self._made += 1
+        heapq.heappush(self._events, (self.now + after_s, self._made, kind, device, 0))
+
+    def _fail(self, device: int) -> None:
+        """Its instances are gone; their calls go first in their queues."""
+        self.failures += 1
+        self._down += 1
+        self.machine.set_health(device, False)
+        for item in list(self._on.get(device, ())):
+            call = item.call
+            if call >= 0:
+                self.lost_s += (self.now - item.began) * item.share
+                self._stop(item)
+                self.retried += 1
+                self._queue(call, self._queues[item.function].appendleft)
+                self._waiting[item.function] = None
+            self._close(item, idle=call < 0)
+        self._later(self._random.expovariate(1 / self.rules.mttr_s), REPAIR, device)
+        if self._waiting:
+            self._serve_waiting()
+
+    def _repair(self, device: int) -> None:
+        self._down -= 1
+        self.machine.set_health(device, True)
+        self._freed += 1
+        self._later(self._random.expovariate(1 / (self.rules.mtbf_h * 3600)), FAIL, device)
+        if self._waiting:
+            self._serve_waiting()
+
+    @property
+    def waiting(self) -> int:
+        return sum(len(self._queues[function]) for function in self._waiting)
+
+
+def _owners(workload: Workload) -> list[int]:
+    """The tenant of each function's first call."""
+    found = [0] * len(workload.functions)
+    for function, tenant in zip(reversed(workload.function), reversed(workload.tenant), strict=True):
+        found[function] = tenant
+    return found
+
+
+def _durations(workload: Workload) -> dict[int, float]:
+    """How long an instance lives, where it serves one call only."""
+    calls = Counter(workload.function)
+    pairs = zip(workload.function, workload.run_s, strict=True)
+    return {function: run_s for function, run_s in pairs if calls[function] == 1}
+
+
+def _contended(workload: Workload, rules: Rules) -> bool:
+    """Whether calls on one device slow each other down: only if their duties say so or interference is set."""
+    shared = any(0 < item.share < 1000 and item.duty * 1000 > item.share for item in workload.functions)
+    return not rules.exclusive and (rules.interference > 0 or shared)

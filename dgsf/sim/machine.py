@@ -1,0 +1,141 @@
+"""The simulated pool: placement of `core` over a pool specification, with meters of what is held.
+
+It books and frees through the same Placer and Pool that production uses, and integrates over time what is allocated,
+how many devices hold anything and what that costs.  It knows no calls.
+"""
+
+from __future__ import annotations
+
+from random import Random
+
+import numpy as np
+
+from dgsf.core.placement import DeviceView, NodeView, Placement, Placer, Pool, Refusal, Request, make_policy
+from dgsf.sim.instance import Instance
+from dgsf.sim.pools import PoolSpec
+from dgsf.sim.workload import FunctionSpec
+
+WHOLE = 1000
+_MIB = 2**20
+_SHAPES = 32  # of the most called shapes, for fragmentation
+
+
+def device_views(spec: PoolSpec) -> list[DeviceView]:
+    """Every device of the pool, empty and healthy."""
+    views: list[DeviceView] = []
+    for node in spec.nodes:
+        figures = spec.figures(node.type)
+        memory = figures.memory_mib * _MIB
+        for _ in range(node.devices):
+            views.append(
+                DeviceView(
+                    id=len(views), type=node.type, kind="sim", healthy=True, slots=1, memory_bytes=memory, free_slots=1,
+                    free_memory=memory, speed=figures.speed, node=node.name, free_share=WHOLE,
+                )
+            )  # fmt: skip
+    return views
+
+
+def request_of(spec: FunctionSpec, tenant: str, *, exclusive: bool, duration_s: float = 0.0) -> Request:
+    """What placement is asked for one instance of a function."""
+    whole = exclusive and spec.devices == 0 and spec.share > 0
+    return Request(
+        types=spec.types,
+        memory_bytes=spec.device_memory_mib * _MIB,
+        tenant=tenant,
+        function=spec.name,
+        share=WHOLE if whole else (None if spec.devices else spec.share),
+        devices=1 if whole else spec.devices,
+        cpu_milli=spec.cpu_milli,
+        host_memory=spec.host_memory_mib * _MIB,
+        duration_s=duration_s,
+    )
+
+
+class Machine:
+    """Devices, what is booked on them, and the meters."""
+
+    def __init__(self, spec: PoolSpec, policy: str, seed: int) -> None:
+        views = device_views(spec)
+        nodes = [NodeView(node.name, node.cpu_milli, node.memory_mib * _MIB) for node in spec.nodes]
+        self.pool = Pool.of(views, nodes)
+        self._placer = Placer(self.pool, make_policy(policy), Random(seed))  # noqa: S311  # a simulation
+        self.devices = len(views)
+        self.types = [view.type for view in views]
+        self._price_per_s = [spec.figures(view.type).price_per_h / 3600 for view in views]
+        self._speed_of_row = self.pool.speed.tolist()
+        self._held = [0] * len(views)
+        self.booked = 0  # thousandths
+        self.held = 0  # devices that hold anything
+        self._rate = 0.0  # price of a second of them
+        self._at = 0.0
+        self.booked_s = 0.0  # thousandths x seconds
+        self.held_s = 0.0
+        self.cost = 0.0
+
+    # --- booking ------------------------------------------------------------------------------
+    def place(self, function: int, request: Request, now: float) -> Instance | Refusal:
+        """A new instance with its place booked, or why not."""
+        self.pool.now = now
+        found = self._placer.place(request)
+        if isinstance(found, Refusal):
+            return found
+        ends_at = now + request.duration_s if request.duration_s else 0.0
+        taken = self.pool.take(request, found, ends_at)
+        item = Instance(function, request, taken, self._speed_of(taken), ends_at)
+        self._meter(now)
+        self.booked += taken.share * len(item.devices)
+        for device in item.devices:
+            if self._held[device] == 0:
+                self.held += 1
+                self._rate += self._price_per_s[device]
+            self._held[device] += 1
+        return item
+
+    def free(self, item: Instance, now: float) -> None:
+        self._meter(now)
+        self.booked += self._left(item)
+        self.pool.give_back(item.request, item.placement, item.ends_at)
+        self.booked -= self._left(item)
+        item.dead = True
+        for device in item.devices:
+            self._held[device] -= 1
+            if self._held[device] == 0:
+                self.held -= 1
+                self._rate -= self._price_per_s[device]
+
+    def _left(self, item: Instance) -> int:
+        """What its devices have left; a slice is freed only by its last task, so the difference is what was freed."""
+        return sum(int(self.pool.left[item.row, column]) for column in item.placement.columns)
+
+    def set_health(self, device: int, healthy: bool) -> None:
+        self.pool.set_health(device, healthy)
+
+    def _speed_of(self, placement: Placement) -> float:
+        return float(self._speed_of_row[placement.row]) if placement.devices else 1.0
+
+    def _meter(self, now: float) -> None:
+        passed = now - self._at
+        self.booked_s += self.booked * passed
+        self.held_s += self.held * passed
+        self.cost += self._rate * passed
+        self._at = now
+
+    def close(self, now: float) -> None:
+        """Brings the meters up to date."""
+        self._meter(now)
+
+    # --- looking ------------------------------------------------------------------------------
+    def fragmentation(self, shapes: list[tuple[Request, float]]) -> float:
+        """The part of all devices that is free, but that a call of this mix on average cannot use."""
+        room = self.pool.room
+        free = room.sum(axis=1)
+        useless = 0.0
+        for request, weight in shapes[:_SHAPES]:
+            need = request.share or WHOLE
+            usable = room >= need
+            rows = usable.sum(axis=1) >= max(1, request.devices)
+            rows &= (self.pool.cpu >= request.cpu_milli) & (self.pool.rank(request.types) >= 0)
+            fit = np.where(rows, np.where(usable, room, 0).sum(axis=1), 0)
+            useless += weight * float((free - fit).sum())
+        return useless / (self.devices * WHOLE)

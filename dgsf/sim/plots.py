@@ -1,0 +1,102 @@
+"""Draws results as one picture: allocation, useless free room and waiting calls over time, delays, and bars.
+
+matplotlib is in the extra `sim` and is imported only here.  It draws into memory or a file and opens no window.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dgsf.errors import UsageError
+from dgsf.sim.result import Result
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_OVER_TIME = (
+    ("allocated", "allocated, %", 100),
+    ("fragmented", "free but of no use, %", 100),
+    ("waiting", "calls waiting", 1),
+)
+_BARS = (("gpu_hours", "GPU hours held"), ("cost", "cost"))
+
+
+def draw_figure(results: Sequence[Result], title: str) -> Figure:
+    """Six small plots that compare the policies."""
+    figure_type = _figure_type()
+    figure = figure_type(figsize=(13, 7.5), layout="constrained")
+    figure.suptitle(title)
+    axes = figure.subplots(2, 3).ravel()
+    for axis, (field, label, scale) in zip(axes, _OVER_TIME, strict=False):
+        _over_time(axis, results, field, label, scale)
+    _delays(axes[3], results)
+    for axis, (field, label) in zip(axes[4:], _BARS, strict=True):
+        axis.bar(
+            [result.policy for result in results],
+            [getattr(result, field) for result in results],
+            color=_colours(results),
+        )
+        axis.set_ylabel(label)
+        axis.tick_params(axis="x", rotation=30)
+    axes[0].legend(fontsize="small")
+    return figure
+
+
+def check_drawing(*paths: Path | None) -> None:
+    """Tells before a long run what would stop its drawing after it."""
+    wanted = [path for path in paths if path is not None]
+    if wanted:
+        _figure_type()
+    for path in wanted:
+        if path.is_dir() or not path.absolute().parent.is_dir():
+            raise UsageError(f"{path}: cannot be written: it is a folder, or its folder does not exist")
+
+
+def save_plot(path: Path, results: Sequence[Result], title: str) -> None:
+    """A PNG file."""
+    picture = png(results, title)
+    try:
+        path.write_bytes(picture)
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be written: {error.strerror or error}") from error
+
+
+def png(results: Sequence[Result], title: str) -> bytes:
+    """The picture as PNG bytes."""
+    buffer = io.BytesIO()
+    draw_figure(results, title).savefig(buffer, format="png", dpi=110, metadata={"Software": "dgsf sim"})
+    return buffer.getvalue()
+
+
+def _figure_type() -> type[Figure]:
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise UsageError("plots need matplotlib: pip install 'dgsf[sim]'") from error
+    return Figure
+
+
+def _colours(results: Sequence[Result]) -> list[str]:
+    return [f"C{index % 10}" for index in range(len(results))]
+
+
+def _over_time(axis: Any, results: Sequence[Result], field: str, label: str, scale: float) -> None:
+    hours = max((result.at_s[-1] for result in results if result.at_s), default=0.0) > 7200
+    for result, colour in zip(results, _colours(results), strict=True):
+        times = [at / 3600 if hours else at for at in result.at_s]
+        axis.plot(times, [scale * value for value in getattr(result, field)], label=result.policy, color=colour)
+    axis.set_xlabel("hours" if hours else "seconds")
+    axis.set_ylabel(label)
+    axis.set_ylim(bottom=0)
+
+
+def _delays(axis: Any, results: Sequence[Result]) -> None:
+    for result, colour in zip(results, _colours(results), strict=True):
+        axis.plot(range(len(result.wait_curve_s)), result.wait_curve_s, label=result.policy, color=colour)
+    axis.set_xlabel("percentile of calls")
+    axis.set_ylabel("queueing delay, s")
+    if any(result.wait_curve_s[-1] > 0 for result in results):
+        axis.set_yscale("symlog", linthresh=0.01)

@@ -1,0 +1,125 @@
+"""Pools of devices, from a short text or a CSV file of nodes.
+
+'A100:8,T4:16' is 8 A100 and 16 T4 on nodes of up to 8; 'A100:4x8' is 4 nodes of 8; 'A100:4x8@96' gives each node 96
+CPU cores.  A CSV has the columns of the openb trace: sn, cpu_milli, memory_mib, gpu, model.  Memory, speed and price of
+a type come from one table of rough, stated figures; unknown types get the figures of a T4.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from dgsf.errors import TraceError, UsageError
+from dgsf.sim.tracefiles import optional_text, read_rows, text, whole
+
+NODE_DEVICES = 8
+MOST_DEVICES = 1_000_000
+_CORES_PER_DEVICE = 12
+_HOST_MIB_PER_DEVICE = 128 * 1024
+_PART = re.compile(r"(?P<type>[A-Za-z][\w.-]*):(?P<first>\d+)(?:x(?P<each>\d+))?(?:@(?P<cores>\d+))?")
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceType:
+    """What a device of this type has: memory, speed beside a T4, price of an hour."""
+
+    memory_mib: int
+    speed: float
+    price_per_h: float
+
+
+TYPES = {
+    "T4": DeviceType(16 * 1024, 1.0, 0.35),
+    "K80": DeviceType(12 * 1024, 0.35, 0.25),
+    "P100": DeviceType(16 * 1024, 1.2, 0.75),
+    "V100M16": DeviceType(16 * 1024, 2.0, 1.50),
+    "V100M32": DeviceType(32 * 1024, 2.0, 1.80),
+    "V100": DeviceType(32 * 1024, 2.0, 1.80),
+    "A10": DeviceType(24 * 1024, 1.8, 0.90),
+    "A100": DeviceType(80 * 1024, 4.0, 2.80),
+    "H100": DeviceType(80 * 1024, 8.0, 5.50),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One machine and its devices, all of one type."""
+
+    name: str
+    type: str
+    devices: int
+    cpu_milli: int
+    memory_mib: int
+
+
+@dataclass(frozen=True, slots=True)
+class PoolSpec:
+    """The machines of a pool, and the figures of their device types."""
+
+    name: str
+    nodes: Sequence[Node]
+
+    @property
+    def devices(self) -> int:
+        return sum(node.devices for node in self.nodes)
+
+    def figures(self, type_: str) -> DeviceType:
+        return TYPES.get(type_.upper(), TYPES["T4"])
+
+
+def parse_pool(words: str) -> PoolSpec:
+    """A pool from text such as 'A100:8,T4:4x8@96'."""
+    nodes: list[Node] = []
+    for part in words.split(","):
+        match = _PART.fullmatch(part.strip())
+        if match is None:
+            raise UsageError(
+                f"--pool {part.strip()!r}: write TYPE:DEVICES, TYPE:NODESxDEVICES or TYPE:NODESxDEVICES@CORES"
+            )
+        nodes += _nodes(match, len(nodes))
+    pool = PoolSpec(words, nodes)
+    if not 1 <= pool.devices <= MOST_DEVICES:
+        raise UsageError(f"--pool {words!r}: has {pool.devices} devices; 1 to {MOST_DEVICES:,} are possible")
+    return pool
+
+
+def _nodes(match: re.Match[str], start: int) -> list[Node]:
+    first, each = int(match["first"]), match["each"]
+    if max(first, int(each or 0)) > MOST_DEVICES:
+        raise UsageError(f"--pool {match[0]!r}: at most {MOST_DEVICES:,} devices are possible")
+    sizes = [int(each)] * first if each else [NODE_DEVICES] * (first // NODE_DEVICES) + _rest(first % NODE_DEVICES)
+    cores = match["cores"]
+    return [
+        Node(
+            f"node-{start + index}",
+            match["type"],
+            size,
+            1000 * (int(cores) if cores else _CORES_PER_DEVICE * max(1, size)),
+            _HOST_MIB_PER_DEVICE * max(1, size),
+        )
+        for index, size in enumerate(sizes)
+    ]
+
+
+def _rest(devices: int) -> list[int]:
+    return [devices] if devices else []
+
+
+def read_pool(path: Path) -> PoolSpec:
+    """A pool from a CSV file of nodes."""
+    columns = {"sn": text, "cpu_milli": whole(1), "memory_mib": whole(1), "gpu": whole(0, 64), "model": optional_text}
+    nodes = [
+        Node(row["sn"], row["model"] or "none", row["gpu"], row["cpu_milli"], row["memory_mib"])
+        for row in read_rows(path, columns)
+    ]
+    if not any(node.devices for node in nodes):
+        raise TraceError(f"{path}: has no node with a device")
+    return PoolSpec(path.name, nodes)
+
+
+def load_pool(words: str) -> PoolSpec:
+    """A CSV file if the text ends so, otherwise a short spec."""
+    return read_pool(Path(words)) if words.lower().endswith(".csv") else parse_pool(words)

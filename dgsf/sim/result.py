@@ -1,0 +1,134 @@
+"""What a simulation found, in the words of the report: one frozen record per run, and the mean over seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dgsf.sim.engine import Simulator
+
+CURVE_POINTS = 101
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """The figures of one run, or the means of several."""
+
+    policy: str
+    seeds: int
+    calls: int
+    devices: int
+    allocation: float  # part of the pool that is given away, mean over the time of arrivals and drain
+    peak_allocation: float
+    fragmentation: float  # part of the pool that is free but of no use to the mix of calls
+    wait_mean_s: float
+    wait_p50_s: float
+    wait_p90_s: float
+    wait_p99_s: float
+    wait_max_s: float
+    done_mean_s: float  # arrival to end
+    cold_starts: float
+    gpu_hours: float  # of devices that hold anything
+    busy_gpu_hours: float  # of calls, by their shares
+    cost: float
+    fairness: float  # Jain's index over tenants' device time
+    fairness_stretch: float  # and over their mean of (arrival to end) over run time
+    slo_misses: float  # part of all calls
+    retried: float
+    lost_gpu_hours: float
+    evicted: float
+    refused: float
+    wait_curve_s: tuple[float, ...]  # percentiles 0 to 100 of the queueing delay
+    at_s: tuple[float, ...]  # samples over time
+    allocated: tuple[float, ...]
+    fragmented: tuple[float, ...]
+    waiting: tuple[float, ...]
+
+
+def summarise(run: Simulator) -> Result:
+    """The figures of a run that has ended."""
+    wait = np.frombuffer(run.wait_s, dtype=np.float64)
+    done = np.frombuffer(run.done_s, dtype=np.float64)
+    served = done >= 0
+    curve = np.percentile(wait, np.linspace(0, 100, CURVE_POINTS)) if len(wait) else np.zeros(CURVE_POINTS)
+    span = run.now or 1.0
+    machine, timeline = run.machine, run.timeline
+    return Result(
+        policy=run.policy,
+        seeds=1,
+        calls=run.workload.calls,
+        devices=machine.devices,
+        allocation=machine.booked_s / (1000 * machine.devices * span),
+        peak_allocation=max(timeline.allocated, default=0.0),
+        fragmentation=_mean(timeline.fragmented),
+        wait_mean_s=float(wait.mean()) if len(wait) else 0.0,
+        wait_p50_s=float(curve[50]),
+        wait_p90_s=float(curve[90]),
+        wait_p99_s=float(curve[99]),
+        wait_max_s=float(curve[100]),
+        done_mean_s=float(done[served].mean()) if served.any() else 0.0,
+        cold_starts=run.cold,
+        gpu_hours=machine.held_s / 3600,
+        busy_gpu_hours=run.busy_s / 3600,
+        cost=machine.cost,
+        fairness=jain(run.tenant_s),
+        fairness_stretch=jain(_stretch_by_tenant(run, done)),
+        slo_misses=_slo_misses(run, done),
+        retried=run.retried,
+        lost_gpu_hours=run.lost_s / 3600,
+        evicted=run.evicted,
+        refused=run.refused,
+        wait_curve_s=tuple(curve.tolist()),
+        at_s=tuple(timeline.at_s),
+        allocated=tuple(timeline.allocated),
+        fragmented=tuple(timeline.fragmented),
+        waiting=tuple(float(count) for count in timeline.waiting),
+    )
+
+
+def mean_of(results: Sequence[Result]) -> Result:
+    """The mean of every figure over runs of one policy; samples over time are those of the first."""
+    first = results[0]
+    if len(results) == 1:
+        return first
+    means: dict[str, object] = {"seeds": len(results)}
+    for item in fields(Result):
+        values = [getattr(result, item.name) for result in results]
+        if isinstance(values[0], float | int) and item.name not in ("seeds", "calls", "devices"):
+            means[item.name] = sum(values) / len(values)
+    means["wait_curve_s"] = tuple(np.mean([result.wait_curve_s for result in results], axis=0).tolist())
+    return replace(first, **means)  # type: ignore[arg-type]
+
+
+def jain(values: Sequence[float]) -> float:
+    """Jain's index: 1 if all have the same, 1/n if one has all."""
+    squares = sum(value * value for value in values)
+    return sum(values) ** 2 / (len(values) * squares) if squares else 1.0
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values) if values else 0.0
+
+
+def _slo_misses(run: Simulator, done: NDArray[np.float64]) -> float:
+    if not len(done):
+        return 0.0
+    rules = run.rules
+    own = np.asarray(run.workload.run_s)
+    limit = np.full(len(own), rules.slo_s) if rules.slo_s else own * rules.slo_factor
+    return float(((done < 0) | (done > limit)).mean())
+
+
+def _stretch_by_tenant(run: Simulator, done: NDArray[np.float64]) -> list[float]:
+    """Each tenant's mean of (arrival to end) over run time, of the calls that ran; shorter than 1 µs counts as that."""
+    own = np.maximum(np.asarray(run.workload.run_s), 1e-6)
+    good = done >= 0
+    tenant = np.asarray(run.workload.tenant, dtype=np.intp)[good]
+    count = len(run.workload.tenants)
+    total = np.bincount(tenant, weights=done[good] / own[good], minlength=count)
+    calls = np.bincount(tenant, minlength=count)
+    stretches: list[float] = (total[calls > 0] / calls[calls > 0]).tolist()
+    return stretches

@@ -1,0 +1,37 @@
+"""The assumptions of a simulation, in one place, with the limits within which they make sense."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dgsf.errors import UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """How the simulated platform behaves; every figure is an assumption that the report repeats."""
+
+    idle_s: float = 60.0  # an instance stays warm so long after its last call; 0: it ends with its call
+    start_s: float = 0.01  # a fork of the zygote
+    network_mib_per_s: float = 1_200.0  # weights come over the network the first time
+    host_mib_per_s: float = 12_000.0  # and from the node's own memory after that
+    mtbf_h: float = 0.0  # mean time between failures of one device; 0: none fails
+    mttr_s: float = 600.0  # mean time to repair
+    interference: float = 0.0  # slow-down by each other call that runs on the same device
+    fair: bool = True  # waiting calls: the tenant with the least device time first; otherwise first come
+    quantum_s: float = 30.0  # device time by which a tenant may be ahead and still keep a warm instance
+    durations: bool = False  # placement is told how long functions run that are called once
+    exclusive: bool = False  # every call gets a whole device
+    slo_s: float = 0.0  # a call must end within so long; 0: within slo_factor x its own run
+    slo_factor: float = 3.0
+    evict_tries: int = 4  # idle instances given up for one that finds no room
+    backfill: int = 8  # how many waiting functions are tried when something is freed
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("idle_s", "start_s", "mtbf_h", "interference", "slo_s"):
+            if not 0 <= getattr(self, name) < float("inf"):
+                raise UsageError(f"{name} is {getattr(self, name)}; it must be at least 0")
+        for name in ("network_mib_per_s", "host_mib_per_s", "mttr_s", "slo_factor"):
+            if not 0 < getattr(self, name) < float("inf"):
+                raise UsageError(f"{name} is {getattr(self, name)}; it must be above 0")

@@ -1,0 +1,165 @@
+"""The GPU-hours experiment: short tasks of several tenants that each ask for a part of one GPU.
+
+Every task starts when it arrives and never moves.  The figure of merit is the integral over time of the number of GPUs
+that hold at least one task.  The bounds say what no placement can beat.
+"""
+
+from __future__ import annotations
+
+import heapq
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+from random import Random
+
+from dgsf.core.placement import DeviceView, Placement, Placer, Policy, Pool, Request
+from dgsf.core.placement.consolidate import Held, moves_to_empty_one
+from dgsf.core.placement.model import PLENTY, WHOLE
+from dgsf.errors import TraceError
+from dgsf.sim.tracefiles import number, read_rows, text, whole
+
+TASKS_FILE = "fractional_tenants.csv"
+HOUR = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    tenant: str
+    arrival_s: float
+    duration_s: float
+    percent: int
+
+    @property
+    def end_s(self) -> float:
+        return self.arrival_s + self.duration_s
+
+    def request(self) -> Request:
+        return Request(("any",), 0, tenant=self.tenant, share=self.percent * WHOLE // 100, duration_s=self.duration_s)
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What one run used."""
+
+    gpu_hours: float
+    most_gpus: int
+    tasks: int
+    seconds: float  # of processor time, spent deciding and booking
+    moves: int = 0
+
+
+def read_tasks(path: Path) -> list[Task]:
+    """The tasks in order of arrival."""
+    columns = {"tenant": text, "arrival_s": number(), "duration_s": number(1e-6), "gpu_percent": whole(1, 100)}
+    tasks = [Task(*row.values()) for row in read_rows(path, columns)]
+    for line, (before, after) in enumerate(pairwise(tasks), start=3):
+        if after.arrival_s < before.arrival_s:
+            raise TraceError(f"{path}: line {line}, column 'arrival_s': tasks must be in order of arrival")
+    return tasks
+
+
+def gpu_pool(gpus: int) -> Pool:
+    """So many GPUs, each on a node of its own."""
+    return Pool.of(
+        DeviceView(each, "gpu", "cuda", True, 1, PLENTY, 1, PLENTY, free_share=WHOLE) for each in range(gpus)
+    )
+
+
+class _Meter:
+    """How many GPUs are in use, over time."""
+
+    def __init__(self) -> None:
+        self.in_use = self.most = 0
+        self.gpu_seconds = 0.0
+        self._since = 0.0
+
+    def change(self, now: float, by: int) -> None:
+        self.gpu_seconds += (now - self._since) * self.in_use
+        self._since = now
+        self.in_use += by
+        self.most = max(self.most, self.in_use)
+
+
+class _Run:
+    """Tasks that come and go over a pool of GPUs."""
+
+    def __init__(self, policy: Policy, gpus: int, seed: int) -> None:
+        self.pool = gpu_pool(gpus)
+        self.placer = Placer(self.pool, policy, Random(seed))  # noqa: S311 (repeatable on purpose)
+        self.meter = _Meter()
+        self.moves = 0
+        self._ends: list[tuple[float, int]] = []
+        self._running: dict[int, tuple[Request, Placement, float]] = {}
+
+    def arrive(self, key: int, task: Task) -> None:
+        self.pool.now = task.arrival_s
+        request = task.request()
+        answer = self.placer.place(request)
+        if not isinstance(answer, Placement):
+            raise TraceError(f"{len(self.pool.nodes)} GPUs are too few for these tasks: {answer.reason}")
+        self._put(key, request, answer, task.end_s)
+        heapq.heappush(self._ends, (task.end_s, key))
+
+    def end_until(self, now: float, worth_moving_s: float | None) -> None:
+        while self._ends and self._ends[0][0] <= now:
+            self.pool.now, key = heapq.heappop(self._ends)
+            self._take_out(key)
+            if worth_moving_s is not None:
+                self._consolidate(worth_moving_s)
+
+    def _put(self, key: int, request: Request, placement: Placement, end: float) -> None:
+        opens = self.pool.tasks[placement.row, placement.columns[0]] == 0
+        self.meter.change(self.pool.now, int(opens))
+        self._running[key] = (request, self.pool.take(request, placement, end), end)
+
+    def _take_out(self, key: int) -> tuple[Request, Placement, float]:
+        request, placement, end = self._running.pop(key)
+        self.pool.give_back(request, placement, end)
+        self.meter.change(self.pool.now, -int(self.pool.tasks[placement.row, placement.columns[0]] == 0))
+        return request, placement, end
+
+    def _consolidate(self, worth_s: float) -> None:
+        held: dict[int, list[Held]] = {}
+        for key, (_, placement, end) in self._running.items():
+            held.setdefault(placement.row, []).append(Held(key, placement.share, end))
+        for key, row in moves_to_empty_one(held, self.pool.now, worth_s):
+            request, placement, end = self._take_out(key)
+            there = replace(placement, devices=(int(self.pool.ids[row, 0]),), node=self.pool.nodes[row], row=row)
+            self._put(key, request, there, end)
+            self.moves += 1
+
+
+def run(
+    tasks: Sequence[Task], policy: Policy, gpus: int = 64, seed: int = 0, worth_moving_s: float | None = None
+) -> Usage:
+    """All tasks through one policy; tasks that end at an instant leave before those that arrive then.
+
+    With `worth_moving_s`, tasks may move when a task ends, if each move saves that many seconds of a GPU.
+    """
+    life = _Run(policy, gpus, seed)
+    started = time.process_time()
+    for key, task in enumerate(tasks):
+        life.end_until(task.arrival_s, worth_moving_s)
+        life.arrive(key, task)
+    life.end_until(float("inf"), worth_moving_s)
+    seconds = time.process_time() - started
+    return Usage(life.meter.gpu_seconds / HOUR, life.meter.most, len(tasks), seconds, life.moves)
+
+
+def work_hours(tasks: Sequence[Task]) -> float:
+    """Pure work: what perfectly divisible tasks would use."""
+    return sum(task.duration_s * task.percent for task in tasks) / 100 / HOUR
+
+
+def bound_hours(tasks: Sequence[Task]) -> float:
+    """No placement uses less: at each instant the shares in use, rounded up to whole GPUs."""
+    events = sorted(
+        [(task.end_s, -task.percent) for task in tasks] + [(task.arrival_s, task.percent) for task in tasks]
+    )
+    asked, since, total = 0, 0.0, 0.0
+    for now, percent in events:
+        total += (now - since) * -(-asked // 100)
+        asked, since = asked + percent, now
+    return total / HOUR

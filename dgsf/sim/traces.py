@@ -1,0 +1,178 @@
+"""Reads published traces into workloads.
+
+GenAI: image generation calls, a function per checkpoint model and a tenant per group.  Azure: LLM calls, whose run time
+follows from their tokens at a stated speed.  openb and tenants: tasks with shares, counts and types; each is its own
+function, because nothing is reused.  Times start at 0.  Malformed cells are errors naming file, line and column.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from itertools import pairwise
+from pathlib import Path
+
+from dgsf.errors import TraceError
+from dgsf.sim.tracefiles import number, optional_text, read_rows, text, whole
+from dgsf.sim.workload import FunctionSpec, Workload
+
+GENAI_SHARE = 250  # four image models share a device
+GENAI_WEIGHTS_MIB = 6_600.0  # a checkpoint of the usual size
+GENAI_DUTY = 0.8  # of a run, the device's part
+LLM_PROMPT_TOKENS_PER_S = 8_000.0
+LLM_SECONDS_PER_TOKEN = 0.025
+
+
+def read_genai(path: Path) -> Workload:
+    columns = {
+        "gmt_create": _moment,
+        "exec_time_seconds": number(0.0, 1e7),
+        "groupId": optional_text,
+        "checkpoint_model_version_id": optional_text,  # empty for some: they count as one model
+    }
+    rows = list(read_rows(path, columns))
+    _in_order(path, [row["gmt_create"] for row in rows])
+    functions = _Numbers()
+    tenants = _Numbers()
+    return Workload(
+        "genai",
+        arrival_s=_from_zero([row["gmt_create"] for row in rows]),
+        function=[functions.of(row["checkpoint_model_version_id"]) for row in rows],
+        tenant=[tenants.of(row["groupId"]) for row in rows],
+        run_s=[row["exec_time_seconds"] for row in rows],
+        functions=[_checkpoint(name) for name in functions.names],
+        tenants=tenants.names,
+    )
+
+
+def read_azure(path: Path) -> Workload:
+    columns = {"TIMESTAMP": _moment, "ContextTokens": whole(), "GeneratedTokens": whole()}
+    rows = list(read_rows(path, columns))
+    _in_order(path, [row["TIMESTAMP"] for row in rows])
+    count = len(rows)
+    speed = LLM_PROMPT_TOKENS_PER_S, LLM_SECONDS_PER_TOKEN
+    return Workload(
+        "azure",
+        arrival_s=_from_zero([row["TIMESTAMP"] for row in rows]),
+        function=[0] * count,
+        tenant=[0] * count,
+        run_s=[row["ContextTokens"] / speed[0] + row["GeneratedTokens"] * speed[1] for row in rows],
+        functions=[FunctionSpec("llm-code", share=1000, weights_mib=14_000.0)],
+        tenants=["azure"],
+    )
+
+
+def read_openb(path: Path) -> Workload:
+    columns = {
+        "name": text,
+        "cpu_milli": whole(),
+        "memory_mib": whole(),
+        "num_gpu": whole(0, 64),
+        "gpu_milli": whole(0, 1000),
+        "gpu_spec": optional_text,
+        "qos": optional_text,
+        "creation_time": number(),
+        "deletion_time": number(),
+    }
+    rows = sorted(read_rows(path, columns), key=lambda row: float(row["creation_time"]))
+    tenants = _Numbers()
+    return Workload(
+        "openb",
+        arrival_s=_from_zero([row["creation_time"] for row in rows]),
+        function=list(range(len(rows))),
+        tenant=[tenants.of(row["qos"] or "none") for row in rows],
+        run_s=[max(0.0, row["deletion_time"] - row["creation_time"]) for row in rows],
+        functions=[_task(row) for row in rows],
+        tenants=tenants.names,
+    )
+
+
+def read_tenants(path: Path) -> Workload:
+    columns = {
+        "name": text,
+        "tenant": text,
+        "arrival_s": number(),
+        "duration_s": number(),
+        "gpu_percent": whole(1, 100),
+    }
+    rows = list(read_rows(path, columns))
+    _in_order(path, [row["arrival_s"] for row in rows])
+    tenants = _Numbers()
+    return Workload(
+        "tenants",
+        arrival_s=_from_zero([row["arrival_s"] for row in rows]),
+        function=list(range(len(rows))),
+        tenant=[tenants.of(row["tenant"]) for row in rows],
+        run_s=[row["duration_s"] for row in rows],
+        functions=[FunctionSpec(row["name"], share=10 * row["gpu_percent"], scales=False) for row in rows],
+        tenants=tenants.names,
+    )
+
+
+READERS: dict[str, tuple[str, Callable[[Path], Workload]]] = {
+    "genai": ("genai_requests_first_half.csv", read_genai),
+    "azure": ("azure_llm_code.csv", read_azure),
+    "tenants": ("fractional_tenants.csv", read_tenants),
+    "openb": ("openb_pod_list_default.csv", read_openb),
+}
+
+
+def read_trace(name: str, folder: Path, path: Path | None = None) -> Workload:
+    """A trace by its name, from its usual file in the folder of traces or from a path."""
+    file, reader = READERS[name]
+    found = path or folder / file
+    if not found.exists():
+        raise TraceError(f"{found}: there is no such trace; set --traces or DGSF_TRACES to the folder that has it")
+    workload = reader(found)
+    if not workload.calls:
+        raise TraceError(f"{found}: has no calls")
+    return workload
+
+
+def _checkpoint(name: str) -> FunctionSpec:
+    return FunctionSpec(name, share=GENAI_SHARE, weights_mib=GENAI_WEIGHTS_MIB, duty=GENAI_DUTY)
+
+
+def _task(row: dict[str, object]) -> FunctionSpec:
+    gpus, milli = int(str(row["num_gpu"])), int(str(row["gpu_milli"]))
+    whole_devices = gpus if gpus > 1 or (gpus == 1 and milli == 1000) else 0
+    return FunctionSpec(
+        str(row["name"]),
+        types=(str(row["gpu_spec"]) or "any",),
+        share=0 if gpus == 0 or whole_devices else milli,
+        devices=whole_devices,
+        scales=False,
+        cpu_milli=int(str(row["cpu_milli"])),
+        host_memory_mib=int(str(row["memory_mib"])),
+    )
+
+
+class _Numbers:
+    """Gives each name a number, in the order of first sight."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, int] = {}
+
+    def of(self, name: str) -> int:
+        return self._found.setdefault(name, len(self._found))
+
+    @property
+    def names(self) -> list[str]:
+        return list(self._found)
+
+
+def _moment(cell: str) -> float:
+    """An ISO date and time as seconds; more than six digits of a second are cut."""
+    whole_part, dot, fraction = cell.partition(".")
+    moment = datetime.fromisoformat(f"{whole_part}{dot}{fraction[:6]}")
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+
+
+def _in_order(path: Path, moments: list[float]) -> None:
+    for index, (earlier, later) in enumerate(pairwise(moments)):
+        if later < earlier:
+            raise TraceError(f"{path}: line {index + 3}: is earlier than the line before; the trace must be in order")
+
+
+def _from_zero(moments: list[float]) -> list[float]:
+    return [moment - moments[0] for moment in moments]

@@ -1,0 +1,220 @@
+"""Replays calls over devices with slots, and counts cold starts and resident device-seconds.
+
+The pool owns what every keep-warm rule shares: instances load, run, wait idle and go.  What stays, what is loaded ahead
+and which slot a new instance gets is asked of a Keeper.  A call that must wait for a load is a cold start, also when
+that load was begun ahead of it and has not ended.  A device is resident while it holds any instance.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections import Counter, defaultdict, deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from dgsf.core.keepwarm import Resident, Review, worth_waiting
+
+WarmCall = tuple[float, str, float]  # arrival s, function, run s
+_RUN_MEMORY = 16.0  # calls that the mean run time remembers
+
+
+class Keeper(Protocol):
+    """A keep-warm rule."""
+
+    def arrived(self, pool: WarmPool, function: str, *, waits: bool) -> None: ...
+
+    def review(self, pool: WarmPool, device: int) -> tuple[list[Resident], Review]: ...
+
+    def slot(self, pool: WarmPool) -> int | None: ...
+
+    def ahead(self, pool: WarmPool, function: str) -> float | None: ...
+
+
+@dataclass(slots=True)
+class Count:
+    """What a replay has seen since it began to count."""
+
+    calls: int = 0
+    cold: int = 0
+    waited: int = 0
+    waited_s: float = 0.0
+    fetched: int = 0
+    resident_s: float = 0.0
+
+
+class WarmPool:
+    """Devices with slots under one keeper; `count_from` leaves out the time in which it learns."""
+
+    def __init__(self, slots: int, load_s: float, keeper: Keeper, *, waits: bool, count_from: float = 0.0) -> None:
+        self.slots = slots
+        self.load_s = load_s
+        self.now = 0.0
+        self.residents: list[Resident] = []
+        self.running: Counter[str] = Counter()
+        self.held: dict[int, int] = {}  # device: how many instances it holds
+        self.count = Count()
+        self.resident_s = 0.0
+        self._keeper = keeper
+        self._waits = waits
+        self._count_from = count_from
+        self._events: list[tuple[float, int, str, object, int]] = []
+        self._made = 0
+        self._next_device = 0
+        self._review_no: Counter[int] = Counter()
+        self._ready: dict[int, float] = {}  # id of an instance that is loading ahead: when it is loaded
+        self._queues: dict[str, deque[tuple[float, float]]] = defaultdict(deque)
+        self._mean_run: dict[str, float] = {}
+
+    # --- what happens -------------------------------------------------------------------------
+    def call(self, at: float, function: str, run_s: float) -> None:
+        self.advance(at)
+        counted = at >= self._count_from
+        self.count.calls += counted
+        item = self._idle_of(function)
+        waits = item is None and self._should_wait(function)
+        self._keeper.arrived(self, function, waits=waits)
+        if waits:
+            self.count.waited += counted
+            self._queues[function].append((at, run_s))
+        else:
+            self._start(item, function, run_s, counted)
+        mean = self._mean_run.setdefault(function, run_s)
+        self._mean_run[function] = mean + (run_s - mean) / _RUN_MEMORY
+
+    def _start(self, item: Resident | None, function: str, run_s: float, counted: bool) -> None:
+        if item is None:
+            delay = self.load_s
+            item = self._open(function)
+        else:
+            delay = max(0.0, self._ready.pop(id(item), 0.0) - self.now)
+        self.count.cold += counted and (delay > 0 or self.load_s == 0)
+        item.idle_since = None
+        self.running[function] += 1
+        self._later(self.now + delay + run_s, "end", item)
+
+    def advance(self, until: float) -> None:
+        while self._events and self._events[0][0] <= until:
+            at, _, kind, what, number = heapq.heappop(self._events)
+            self._pass(at)
+            if kind == "end":
+                assert isinstance(what, Resident)
+                self._ended(what)
+            elif kind == "review":
+                assert isinstance(what, int)
+                if self._review_no[what] == number and what in self.held:
+                    self._review(what)
+            else:
+                assert isinstance(what, str)
+                self._fetch(what, None, None)
+        self._pass(until)
+
+    def _ended(self, item: Resident) -> None:
+        queue = self._queues[item.function]
+        if queue:
+            since, run_s = queue.popleft()
+            self.count.waited_s += (self.now - since) * (since >= self._count_from)
+            self._later(self.now + run_s, "end", item)
+            return
+        item.idle_since = self.now
+        self.running[item.function] -= 1
+        ahead = self._keeper.ahead(self, item.function)
+        if ahead is not None:
+            self._later(self.now + ahead, "fetch", item.function)
+        self._review(item.device)
+
+    # --- what the keeper decides --------------------------------------------------------------
+    def _review(self, device: int) -> None:
+        gone, review = self._keeper.review(self, device)
+        for item in gone:
+            self.evict(item)
+        for function, displaced in review.fetch:
+            self._fetch(function, device, displaced)
+        self._review_no[device] += 1
+        if device in self.held and review.again_at < math.inf:
+            self._later(max(review.again_at, self.now + 1e-3), "review", device, self._review_no[device])
+
+    def _fetch(self, function: str, device: int | None, displaced: Resident | None) -> None:
+        """Loads a function ahead, unless it is idle here already."""
+        if device is None and self._idle_of(function) is not None:
+            return
+        if displaced is not None:
+            self.evict(displaced, keep_device=True)
+        item = self._add(function, self.roomiest() if device is None else device)
+        item.idle_since = self.now
+        self._ready[id(item)] = self.now + self.load_s
+        self.count.fetched += self.now >= self._count_from
+        if device is None:
+            self._review(item.device)
+
+    def _open(self, function: str) -> Resident:
+        device = self._keeper.slot(self)
+        return self._add(function, device)
+
+    def _add(self, function: str, device: int | None) -> Resident:
+        if device is None:
+            self._next_device += 1
+            device = self._next_device
+            self.held[device] = 0
+        item = Resident(function, device)
+        self.residents.append(item)
+        self.held[device] += 1
+        return item
+
+    def evict(self, item: Resident, *, keep_device: bool = False) -> None:
+        self.residents.remove(item)
+        self._ready.pop(id(item), None)
+        self.held[item.device] -= 1
+        if not self.held[item.device] and not keep_device:
+            del self.held[item.device]
+
+    # --- looking ------------------------------------------------------------------------------
+    def idle(self) -> list[Resident]:
+        return [item for item in self.residents if item.idle_since is not None]
+
+    def on(self, device: int) -> list[Resident]:
+        return [item for item in self.residents if item.device == device]
+
+    def busy_on(self) -> Counter[int]:
+        return Counter(item.device for item in self.residents if item.idle_since is None)
+
+    def roomiest(self) -> int | None:
+        """The fullest device with a free slot, those that work first; None: a new one."""
+        busy = self.busy_on()
+        open_ = [(busy[device] > 0, held, -device) for device, held in self.held.items() if held < self.slots]
+        return -max(open_)[2] if open_ else None
+
+    def _idle_of(self, function: str) -> Resident | None:
+        """The instance that takes a call: loaded, on a device that works anyway, latest used."""
+        mine = [item for item in self.residents if item.function == function and item.idle_since is not None]
+        if not mine:
+            return None
+        busy = self.busy_on()
+        return max(mine, key=lambda m: (id(m) not in self._ready, busy[m.device] > 0, m.idle_since or 0.0))
+
+    def _should_wait(self, function: str) -> bool:
+        if not self._waits or function not in self._mean_run:
+            return False
+        running = self.running[function]
+        return worth_waiting(len(self._queues[function]), running, self._mean_run[function], self.load_s)
+
+    def _pass(self, at: float) -> None:
+        self.resident_s += len(self.held) * (at - self.now)
+        self.count.resident_s += len(self.held) * max(0.0, at - max(self.now, self._count_from))
+        self.now = at
+        for key in [key for key, ready in self._ready.items() if ready <= at]:
+            del self._ready[key]
+
+    def _later(self, at: float, kind: str, what: object, number: int = 0) -> None:
+        self._made += 1
+        heapq.heappush(self._events, (at, self._made, kind, what, number))
+
+
+def replay(pool: WarmPool, calls: Sequence[WarmCall]) -> Count:
+    """All calls through one pool, to the moment of the last arrival."""
+    for at, function, run_s in calls:
+        pool.call(at, function, run_s)
+    if calls:
+        pool.advance(calls[-1][0])
+    return pool.count

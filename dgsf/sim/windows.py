@@ -1,0 +1,65 @@
+"""Our placement beside the optimum, on windows of a trace that the solver can solve.
+
+Two figures: planned, where we too know the whole window beforehand as the solver does, and one by one, where each task
+is placed when it arrives.  With fractions, the plan gives every task a slice of its own.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from random import Random
+
+from dgsf.core.placement import Policy
+from dgsf.core.placement.model import WHOLE
+from dgsf.core.placement.ours import Dgsf
+from dgsf.core.placement.plan import Interval, plan
+from dgsf.core.placement.slices import SlicedHours
+from dgsf.sim.optimum import Optimum, best_hours
+from dgsf.sim.tenants import HOUR, Task, run
+
+REPEATS = 3  # of the plan; the quickest counts, the first also warms up
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """Hours over the optimum's, and times."""
+
+    optimum: Optimum
+    planned: float
+    one_by_one: float
+    plan_seconds: float  # of processor time
+
+    @property
+    def faster(self) -> float:
+        return self.optimum.seconds / self.plan_seconds
+
+
+def starts(tasks: int, size: int, count: int) -> list[int]:
+    """Where windows begin, evenly over the trace."""
+    return [(tasks - size) * number // count for number in range(count)]
+
+
+def compare(tasks: Sequence[Task], fractions: Sequence[int], limit_s: float) -> Compared:
+    """One window; `fractions` in %, none for free shares."""
+    policy: Policy = SlicedHours([10 * fraction for fraction in fractions]) if fractions else Dgsf()
+    online = run(tasks, policy)
+    intervals = [_interval(task, fractions) for task in tasks]
+    timed = [_timed_plan(intervals) for _ in range(REPEATS)]
+    gpus, planned, _ = timed[0]
+    plan_seconds = min(seconds for _, _, seconds in timed)
+    optimum = best_hours(tasks, limit_s, max(gpus) + 2, fractions)
+    hours = optimum.gpu_hours
+    return Compared(optimum, planned / HOUR / hours, online.gpu_hours / hours, plan_seconds)
+
+
+def _timed_plan(intervals: Sequence[Interval]) -> tuple[list[int], float, float]:
+    started = time.process_time()
+    gpus, planned = plan(intervals, Random(0))  # noqa: S311 (repeatable on purpose)
+    return gpus, planned, time.process_time() - started
+
+
+def _interval(task: Task, fractions: Sequence[int]) -> Interval:
+    percent = next((fraction for fraction in sorted(fractions) if fraction >= task.percent), task.percent)
+    return (task.arrival_s, task.end_s, percent * WHOLE // 100)

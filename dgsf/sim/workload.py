@@ -1,0 +1,74 @@
+"""What arrives: functions with their needs, and calls in the order of time, as plain columns.
+
+Columns instead of records keep a million calls small and the simulator's inner loop fast.  A workload is data only;
+`dgsf.sim.synthetic` draws one, `dgsf.sim.traces` reads one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+
+from dgsf.errors import UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionSpec:
+    """What one instance of a function needs and how it behaves."""
+
+    name: str
+    types: tuple[str, ...] = ("any",)
+    share: int = 1000  # thousandths of a device
+    devices: int = 0  # above 0: so many whole devices on one node
+    cpu_milli: int = 0
+    host_memory_mib: int = 0
+    device_memory_mib: int = 0
+    weights_mib: float = 0.0  # moved to the device by a cold start
+    duty: float = 0.0  # the part of a run in which the device works for it alone; up to its share nobody is slowed
+    scales: bool = True  # a faster device shortens the run
+    slowdown: float = 1.0  # remoted over native, by the performance model
+
+
+@dataclass(slots=True)
+class Workload:
+    """Functions, tenants, and one row per call in each column."""
+
+    name: str
+    functions: list[FunctionSpec]
+    tenants: list[str]
+    arrival_s: list[float] = field(default_factory=list)
+    function: list[int] = field(default_factory=list)
+    tenant: list[int] = field(default_factory=list)
+    run_s: list[float] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        columns = (self.arrival_s, self.function, self.tenant, self.run_s)
+        if len({len(column) for column in columns}) != 1:
+            raise UsageError(f"workload {self.name}: its columns differ in length")
+        if any(later < earlier for earlier, later in pairwise(self.arrival_s)):
+            raise UsageError(f"workload {self.name}: its calls are not in the order of arrival")
+
+    @property
+    def calls(self) -> int:
+        return len(self.arrival_s)
+
+    @property
+    def span_s(self) -> float:
+        return self.arrival_s[-1] - self.arrival_s[0] if self.arrival_s else 0.0
+
+    def first(self, calls: int) -> Workload:
+        """Only the first so many calls."""
+        columns = (self.arrival_s, self.function, self.tenant, self.run_s)
+        arrival, function, tenant, run = (column[:calls] for column in columns)
+        return Workload(self.name, self.functions, self.tenants, arrival, function, tenant, run)  # type: ignore[arg-type]
+
+    def faster(self, factor: float) -> Workload:
+        """The same calls, arriving so many times faster."""
+        if not factor > 0:
+            raise UsageError(f"--speedup {factor:g}: it must be above 0")
+        return replace(self, arrival_s=[at / factor for at in self.arrival_s])
+
+    def changed(self, **needs: float | int | tuple[str, ...]) -> Workload:
+        """The same calls with some needs of every function set anew."""
+        functions = [replace(item, **needs) for item in self.functions]  # type: ignore[arg-type]
+        return replace(self, functions=functions)

@@ -1,0 +1,81 @@
+"""Sessions over HTTP: tickets that the proxy will believe, listings by tenant, wishes, drains."""
+
+import base64
+import time
+from uuid import UUID, uuid4
+
+from gateway_world import running
+
+from dgsf.store.proxies import ProxyStore
+from dgsf.store.sessions import SessionState, SessionStore
+from dgsf.wire.tickets import accept, session_key
+
+SECRET = "a secret of this test"
+DOOR = ("/run/sessions.sock", "10.0.0.7", 4242)
+
+
+def state(tenant_id, **changes):
+    values = {
+        "id": uuid4(), "tenant_id": tenant_id, "version_id": None, "device_id": 1, "state": "attached", "generation": 1,
+        "memory_bytes": 5, "memory_used": 0, "bytes_up": 1, "bytes_down": 2, "device_us": 3, "cost_nano": 4,
+        "error_code": None, "started_at": time.time(),
+    }  # fmt: skip
+    return SessionState(**values | changes)
+
+
+async def test_a_ticket_says_who_and_what_and_where_and_its_key_fits(database):
+    async with running(database, cluster_secret=SECRET) as world:
+        proxies = ProxyStore(database)
+        await proxies.register("box/gateway", "box", "h")
+        row = await proxies.register("box/proxy", "box", "host", "/run/p.sock", "10.0.0.7", 1, DOOR)
+        wanted = {"gpu": ["A100", "any"], "memory": "2GiB", "start_seconds": 7}
+        answer = await world.ask("POST", "/v1/sessions", key="invoke", json=wanted)
+        assert answer.status == 201, answer.body
+        found = answer.json
+        assert (found["unix_path"], found["tcp_host"], found["tcp_port"], found["host_id"]) == (*DOOR, row.host_id)
+        claims = accept(base64.urlsafe_b64decode(found["ticket"]), SECRET.encode(), time.time())
+        assert (claims.tenant_id, claims.gpu, claims.memory_bytes) == (world.tenant_id, ("A100", "any"), 2 << 30)
+        assert (UUID(bytes=claims.session), claims.start_seconds) == (UUID(found["id"]), 7.0)
+        key = base64.urlsafe_b64decode(found["key"])
+        assert key == session_key(claims.session, SECRET.encode())
+
+
+async def test_sessions_are_listed_to_their_tenant_and_to_operators(database):
+    async with running(database) as world:
+        store = SessionStore(database)
+        other = await world.registry.create_tenant("other")
+        mine, foreign = state(world.tenant_id), state(other)
+        over = state(world.tenant_id, state="ended", error_code="session_lost")
+        await store.write(1, 1, [mine, foreign, over])
+        seen = (await world.ask("GET", "/v1/sessions", key="invoke")).json["sessions"]
+        assert [(row["id"], row["device_name"], row["state"]) for row in seen] == [(str(mine.id), "cpu-0", "attached")]
+        assert len((await world.ask("GET", "/v1/sessions")).json["sessions"]) == 2
+        assert len((await world.ask("GET", "/v1/sessions?ended=1")).json["sessions"]) == 3
+
+
+async def test_a_move_is_a_wish_that_its_proxy_finds(database):
+    async with running(database) as world:
+        store = SessionStore(database)
+        mine = state(world.tenant_id)
+        await store.write(7, 1, [mine])
+        path = f"/v1/sessions/{mine.id}/move"
+        assert (await world.ask("POST", path, json={"to": "no-such"})).status == 404
+        assert (await world.ask("POST", path)).status == 202  # without a body: anywhere else
+        assert await store.asked_moves(7) == [(mine.id, "")]
+        assert await store.asked_moves(8) == []
+        await store.answer_move(mine.id, "no other device has room")
+        (row,) = (await world.ask("GET", "/v1/sessions")).json["sessions"]
+        assert (row["move_to"], row["move_error"]) == (None, "no other device has room")
+
+
+async def test_a_drain_outlasts_heartbeats_and_ends_by_a_restore(database):
+    async with running(database) as world:
+        drained = await world.ask("POST", "/v1/devices/cpu-0/drain")
+        assert (drained.status, drained.json["state"]) == (200, "draining")
+        devices = world.context.devices
+        (row,) = await devices.list_devices()
+        assert await devices.set_state(row.id, row.incarnation, "healthy")
+        assert (await devices.list_devices())[0].state == "draining"
+        assert (await world.ask("POST", f"/v1/devices/{row.id}/restore")).json["state"] == "healthy"
+        assert await devices.set_state(row.id, row.incarnation, "suspect")
+        assert (await devices.list_devices())[0].state == "suspect"

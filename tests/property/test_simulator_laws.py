@@ -1,0 +1,89 @@
+"""What holds for every simulation: nothing over capacity or on a failed device, no call lost, same seed same end."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dgsf.core.policies import PLACEMENT_POLICIES
+from dgsf.sim.engine import Simulator
+from dgsf.sim.instance import Instance
+from dgsf.sim.pools import parse_pool
+from dgsf.sim.result import summarise
+from dgsf.sim.rules import Rules
+from dgsf.sim.workload import FunctionSpec, Workload
+
+functions = st.builds(
+    FunctionSpec,
+    name=st.uuids().map(str),
+    types=st.sampled_from([("any",), ("T4",), ("A100", "T4")]),
+    share=st.integers(1, 1000),
+    devices=st.sampled_from([0, 0, 0, 1, 2]),
+    weights_mib=st.sampled_from([0.0, 500.0]),
+    duty=st.floats(0, 1),
+)
+rules = st.builds(
+    Rules,
+    idle_s=st.sampled_from([0.0, 5.0, 60.0]),
+    mtbf_h=st.sampled_from([0.0, 0.02]),
+    mttr_s=st.just(20.0),
+    interference=st.sampled_from([0.0, 0.1]),
+    fair=st.booleans(),
+    exclusive=st.booleans(),
+    seed=st.integers(0, 5),
+)
+policies = st.sampled_from(PLACEMENT_POLICIES)
+
+
+@st.composite
+def workloads(draw):
+    kinds = draw(st.lists(functions, min_size=1, max_size=5))
+    steps = draw(st.lists(st.tuples(st.floats(0, 20), st.integers(0, len(kinds) - 1), st.floats(0, 60)), max_size=40))
+    arrivals = np.cumsum([gap for gap, _, _ in steps]).tolist()
+    chosen = [function for _, function, _ in steps]
+    return Workload("any", kinds, ["a", "b"], arrivals, chosen, [f % 2 for f in chosen], [run for _, _, run in steps])
+
+
+class Watched(Simulator):
+    """Looks at the pool whenever an instance starts a call."""
+
+    def _start(self, item: Instance, call: int, load_s: float) -> None:
+        pool = self.machine.pool
+        assert (pool.left >= 0).all() and (pool.left <= 1000).all()
+        for device in item.devices:
+            row, column = pool.where[device]
+            assert pool.usable[row, column]
+        assert not item.dead
+        super()._start(item, call, load_s)
+
+
+@settings(max_examples=80, deadline=None)
+@given(workloads(), policies, rules)
+def test_no_device_is_over_capacity_and_every_call_is_accounted_for(calls, policy, rules):
+    run = Watched(calls, parse_pool("T4:2x2,A100:1x2"), policy, rules).run()
+    found = summarise(run)
+    ended = sum(done >= 0 for done in run.done_s)
+    assert ended + run.refused == calls.calls
+    assert (np.frombuffer(run.wait_s) >= 0).all()
+    assert 0 <= found.allocation <= 1 and 0 <= found.fragmentation <= 1 and found.fairness <= 1 + 1e-9
+    if not rules.mtbf_h:  # with failures, some of the time is lost
+        assert found.lost_gpu_hours == 0 and found.retried == 0
+    assert found.busy_gpu_hours <= found.gpu_hours * 1000
+
+
+@settings(max_examples=25, deadline=None)
+@given(workloads(), policies, rules)
+def test_the_same_seed_gives_the_same_result_bit_for_bit(calls, policy, rules):
+    once, again = (summarise(Simulator(calls, parse_pool("T4:2x2,A100:1x2"), policy, rules).run()) for _ in range(2))
+    assert asdict(once) == asdict(again)
+
+
+@settings(max_examples=25, deadline=None)
+@given(workloads(), policies)
+def test_everything_is_given_back_when_nothing_stays_warm(calls, policy):
+    run = Simulator(calls, parse_pool("T4:2x2"), policy, Rules(idle_s=0.0)).run()
+    assert run.machine.booked == run.machine.held == 0
+    assert (run.machine.pool.left[run.machine.pool.ids >= 0] == 1000).all()

@@ -1,0 +1,116 @@
+"""`dgsf sim`: tables, JSON, pictures, the ready comparison with exclusive devices, and clear errors."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import pytest
+
+from dgsf import cli
+
+
+@pytest.fixture
+def sim(capfd):
+    """Runs the command on a small case: (exit code, stdout, stderr)."""
+
+    def run(*words: str) -> tuple[int, str, str]:
+        small = () if "--calls" in words else ("--calls", "200")
+        code = cli.execute(
+            ["sim", *small, "--pool", "T4:8", *words] if "--pool" not in words else ["sim", *small, *words]
+        )
+        out, err = capfd.readouterr()
+        return code, out, err
+
+    return run
+
+
+def test_policies_are_compared_in_one_table(sim):
+    code, out, _ = sim("--policy", "best_fit,random", "--policy", "fgd", "--seeds", "2")
+    assert code == 0
+    assert "200 calls, 8 devices" in out
+    assert "BEST FIT" in out and "RANDOM" in out
+    assert "queueing delay, p99" in out
+
+
+def test_json_is_exact_and_repeats(sim):
+    words = ("--json", "--mtbf-h", "0.5", "--share", "100,500", "--arrivals", "poisson")
+    code, out, _ = sim(*words)
+    assert code == 0
+    (found,) = json.loads(out)["results"]
+    assert found["calls"] == 200 and len(found["wait_curve_s"]) == 101
+    assert sim(*words)[1] == out
+
+
+def test_sharing_is_compared_with_exclusive_devices(sim):
+    code, out, _ = sim("--against-exclusive", "--rate", "10")
+    assert code == 0
+    assert "queueing delay with sharing ÷ exclusive devices: 0." in out
+    assert "nothing to gain" in sim("--against-exclusive", "--rate", "0.1", "--arrivals", "poisson")[1]
+    assert sim("--against-exclusive", "--exclusive")[0] == 2
+
+
+def test_a_trace_is_replayed_faster(sim, tmp_path):
+    file = tmp_path / "t.csv"
+    file.write_text("TIMESTAMP,ContextTokens,GeneratedTokens\n2024-01-01 00:00:00,100,10\n2024-01-01 00:01:00,100,10\n")
+    code, out, _ = sim("--arrivals", "azure", "--trace-file", str(file), "--speedup", "10", "--json")
+    assert code == 0
+    assert json.loads(out)["results"][0]["at_s"] == [0.0, 6.0]
+
+
+def test_a_recording_slows_the_calls_down(sim, tmp_path):
+    file = tmp_path / "r.jsonl"
+    file.write_text('{"kernel_us": 50, "down_bytes": 4, "sync": true}\n' * 10)
+    words = ("--arrivals", "poisson", "--rate", "0.1", "--calls", "20", "--json")
+    near = json.loads(sim(*words)[1])["results"][0]
+    remoted = (*words, "--recording", str(file), "--round-trip-us", "50")
+    far = json.loads(sim(*remoted, "--attach", "fabric")[1])["results"][0]
+    assert far["busy_gpu_hours"] > 1.5 * near["busy_gpu_hours"]
+    _, out, err = sim(*remoted)
+    assert json.loads(out)["results"][0] == near
+    assert "attach near: over the fabric it would take 2.00 x native: 10 sync points" in err
+
+
+def test_pictures_and_a_page_are_written(sim, tmp_path):
+    pytest.importorskip("matplotlib")
+    code, _, _ = sim("--plot", str(tmp_path / "a.png"), "--html", str(tmp_path / "a.html"), "--policy", "fgd")
+    assert code == 0
+    assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
+    page = (tmp_path / "a.html").read_text()
+    assert "<table>" in page and "data:image/png;base64," in page and 'src="http' not in page
+
+
+def test_a_picture_that_cannot_be_written_is_told(sim):
+    pytest.importorskip("matplotlib")
+    code, _, err = sim("--plot", "/nowhere/a.png")
+    assert code == 2 and "cannot be written" in err
+
+
+def test_without_matplotlib_the_way_out_is_told(sim, monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    code, _, err = sim("--html", str(tmp_path / "a.html"))
+    assert code == 2 and "pip install 'dgsf[sim]'" in err
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (["--pool", "many"], "--pool"),
+        (["--pool", "/nowhere/nodes.csv"], "cannot be read"),
+        (["--policy", "magic"], "no placement policy 'magic'"),
+        (["--arrivals", "weekly"], "--arrivals"),
+        (["--arrivals", "genai", "--traces", "/nowhere"], "there is no such trace"),
+        (["--share", "half"], "--share"),
+        (["--share", "2000"], "1 to 1000"),
+        (["--rate", "-1"], "above 0"),
+        (["--run-s", "inf"], "finite"),
+        (["--seeds", "0"], "--seeds"),
+        (["--recording", "/nowhere.jsonl"], "cannot be read"),
+        (["--arrivals", "azure", "--speedup", "0", "--trace-file", __file__], "error"),
+    ],
+)
+def test_bad_values_are_one_clear_line(sim, words, hint):
+    code, _, err = sim(*words)
+    assert code == 2
+    assert hint in err
+    assert "Traceback" not in err

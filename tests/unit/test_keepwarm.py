@@ -1,0 +1,155 @@
+"""Keep-warm: what is expected, kept, released, loaded ahead and displaced; and the rules it is compared with."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+import pytest
+
+from dgsf.core.arrivals import ArrivalModel
+from dgsf.core.keepwarm import FIRST_WORTH_S, Budget, KeepWarm, Resident, worth_waiting
+from dgsf.sim.warmpool import Count, WarmPool, replay
+from dgsf.sim.warmrules import FixedIdle, GreedyDual, Histogram, LeastRecent, Ours
+
+NOBODY: Counter[str] = Counter()
+
+
+def rate_of(model: ArrivalModel, function: str, now: float, level: int = 1) -> float:
+    return dict(zip(model.keys, model.rates(now).tolist(), strict=True))[function, level]
+
+
+def test_a_function_called_more_often_is_expected_sooner():
+    model = ArrivalModel()
+    for second in range(0, 3600, 60):
+        model.saw("often", 1, second)
+    model.saw("once", 1, 3540)
+    assert rate_of(model, "often", 3600) > 3 * rate_of(model, "once", 3600) > 0
+
+
+def test_expectation_fades_and_memory_counts_what_it_explains():
+    model = ArrivalModel()
+    for second in range(0, 30_000, 300):
+        model.saw("f", 1, second)
+    assert rate_of(model, "f", 30_000) > rate_of(model, "f", 33_600) > rate_of(model, "f", 120_000)
+    assert rate_of(model, "f", 30_000) == pytest.approx(1 / 300, rel=0.5)
+    assert model.weights[0].sum() == pytest.approx(1, abs=0.1)
+
+
+def warm_keeper(load_s: float = 10.0, slots: int = 2) -> KeepWarm:
+    keeper = KeepWarm(slots, load_s, Budget())
+    for second in range(0, 6000, 30):
+        keeper.saw("hot", 0, second)
+    keeper.saw("cold", 0, 0.0)
+    return keeper
+
+
+def test_an_idle_device_is_kept_for_what_it_is_expected_to_serve_and_then_released():
+    keeper = warm_keeper()
+    pool = [Resident("hot", 1, idle_since=6000.0)]
+    kept = keeper.review(1, pool, NOBODY, 1, 6000.0)
+    assert not kept.release and kept.again_at > 6000.0
+    assert keeper.review(1, pool, NOBODY, 1, 6000.0 + 86_400).release
+
+
+def test_a_free_slot_of_a_working_device_gets_the_function_expected_next():
+    keeper = warm_keeper()
+    pool = [Resident("cold", 1, idle_since=None)]
+    review = keeper.review(1, pool, Counter(cold=1), 1, 6000.0)
+    assert review.fetch == (("hot", None),)
+
+
+def test_a_full_device_gives_up_the_least_expected_for_the_most_expected():
+    keeper = warm_keeper()
+    cold, other = Resident("cold", 1, idle_since=10.0), Resident("other", 1)
+    review = keeper.review(1, [cold, other], Counter(other=1), 1, 6000.0)
+    assert review.fetch == (("hot", cold),)
+    assert keeper.victim([cold, Resident("hot", 2, idle_since=5990.0)], NOBODY, 6000.0) is cold
+    assert keeper.victim([other], Counter(other=1), 6000.0) is None
+
+
+def test_a_warm_start_is_worth_more_while_less_is_spent_than_allowed():
+    budget = Budget()
+    assert budget.worth_s() == FIRST_WORTH_S
+    budget.allowed = 1000.0
+    rich = budget.worth_s()
+    budget.spent = 1500.0
+    assert rich > FIRST_WORTH_S > budget.worth_s() > 0
+
+
+@pytest.mark.parametrize(
+    ("queued", "running", "run_s", "load_s", "waits"),
+    [(0, 1, 10, 30, True), (0, 1, 100, 30, False), (0, 0, 1, 30, False), (5, 1, 10, 30, False), (5, 4, 10, 30, True)],
+)
+def test_a_call_waits_only_if_that_is_sooner_than_a_load(queued, running, run_s, load_s, waits):
+    assert worth_waiting(queued, running, run_s, load_s) is waits
+
+
+# --- the pool and the other rules -------------------------------------------------------------
+def test_a_fixed_idle_time_counts_as_it_should():
+    calls = [(0.0, "a", 10.0), (60.0, "a", 10.0), (500.0, "a", 10.0), (505.0, "a", 10.0), (2000.0, "b", 1.0)]
+    count = replay(WarmPool(1, 5.0, FixedIdle(60.0), waits=False), calls)
+    assert (count.calls, count.cold) == (5, 4)  # the second call is warm; the fourth finds its instance busy
+    # 0 to 70 + 60, 500 to 515 + 60, 505 to 520 + 60
+    assert count.resident_s == pytest.approx(130 + 75 + 75)
+
+
+def test_slots_share_one_device_and_a_waiting_call_is_no_cold_start():
+    calls = [(0.0, "a", 10.0), (1.0, "b", 10.0), (2.0, "a", 10.0), (100.0, "c", 1.0)]
+    count = replay(WarmPool(2, 30.0, FixedIdle(1.0), waits=True), calls)
+    assert (count.cold, count.waited) == (3, 1)
+    assert count.waited_s == pytest.approx(38.0)
+    assert count.resident_s == pytest.approx(51.0)
+
+
+def test_counting_begins_where_it_is_told():
+    calls = [(float(at), "a", 1.0) for at in range(0, 1000, 100)]
+    count = replay(WarmPool(1, 1.0, FixedIdle(10.0), waits=False, count_from=500.0), calls)
+    assert (count.calls, count.cold) == (5, 5)
+    assert count.resident_s == pytest.approx(4 * 12.0)
+
+
+def test_least_recently_used_and_greedy_dual_stay_within_their_devices():
+    calls = [(100.0 * number, name, 1.0) for number, name in enumerate("aaaabcbcbca")]
+    lru = replay(WarmPool(2, 5.0, LeastRecent(1), waits=False), calls)
+    dual = replay(WarmPool(2, 5.0, GreedyDual(1), waits=False), calls)
+    assert lru.resident_s == dual.resident_s == pytest.approx(1000.0)
+    assert lru.cold == 4  # a, b, c, and a again
+    assert dual.cold > lru.cold  # it keeps the frequent a, so that b and c displace each other
+
+
+def test_the_histogram_keeps_a_regular_function_warm_and_unloads_in_between():
+    calls = [(600.0 * number, "every-ten-minutes", 1.0) for number in range(40)]
+    histogram = replay(WarmPool(1, 5.0, Histogram(), waits=False, count_from=12_000.0), calls)
+    always = replay(WarmPool(1, 5.0, FixedIdle(700.0), waits=False, count_from=12_000.0), calls)
+    assert histogram.cold == always.cold == 0
+    assert histogram.resident_s < 0.5 * always.resident_s
+
+
+def beside_fixed(calls: list[tuple[float, str, float]], slots: int, load_s: float) -> tuple[Count, Count]:
+    fixed = WarmPool(slots, load_s, FixedIdle(60.0), waits=False)
+    budget = Budget()
+    ours = WarmPool(slots, load_s, Ours(slots, load_s, budget), waits=False)
+    for at, function, run_s in calls:
+        fixed.call(at, function, run_s)
+        budget.allowed = fixed.resident_s
+        ours.call(at, function, run_s)
+    return ours.count, fixed.count
+
+
+def test_ours_beats_a_fixed_time_on_a_popular_function_among_rare_ones():
+    rng = random.Random(1)
+    at, calls = 0.0, []
+    for number in range(600):
+        at += rng.expovariate(1 / 60)
+        calls.append((at, "popular" if rng.random() < 0.5 else f"rare-{number}", 1.0))
+    ours, fixed = beside_fixed(calls, 2, 10.0)
+    assert ours.cold < 0.9 * fixed.cold
+    assert ours.resident_s < 1.02 * fixed.resident_s
+
+
+def test_a_regular_function_is_loaded_just_before_it_is_due():
+    ours, fixed = beside_fixed([(900.0 * number, "schedule", 1.0) for number in range(30)], 2, 10.0)
+    assert fixed.cold == 30
+    assert ours.cold <= 6  # until its rhythm is known
+    assert ours.resident_s < fixed.resident_s

@@ -1,0 +1,88 @@
+"""The performance model: known cases by hand, the choice of attachment, recordings as files."""
+
+from __future__ import annotations
+
+import pytest
+
+from dgsf.core.perfmodel import NATIVE, Command, Link, Recording, choose_attach, predict, slowdown, slowdowns
+from dgsf.errors import TraceError
+from dgsf.sim.recordings import load_recording, save_recording
+
+
+def stream(*commands: Command) -> Recording:
+    return Recording(commands)
+
+
+def test_native_time_is_the_longer_of_guest_and_device():
+    device_bound = stream(*[Command(10, guest_us=1)] * 9, Command(10, guest_us=1, sync=True))
+    assert predict(device_bound).total_us == pytest.approx(101)
+    guest_bound = stream(*[Command(1, guest_us=10)] * 9, Command(1, guest_us=10, sync=True))
+    assert predict(guest_bound).total_us == pytest.approx(101)
+
+
+def test_each_sync_point_costs_one_round_trip():
+    every = stream(*[Command(10, sync=True)] * 5)
+    assert predict(every, Link(round_trip_us=100)).total_us == pytest.approx(5 * 110)
+    once = stream(*[Command(10)] * 4, Command(10, sync=True))
+    assert predict(once, Link(round_trip_us=100)).total_us == pytest.approx(150)
+
+
+def test_bytes_take_their_time_on_the_link():
+    assert predict(stream(Command(0, up_bytes=1000, sync=True)), Link(bytes_per_us=10)).total_us == pytest.approx(100)
+    read = stream(Command(0, down_bytes=8192, sync=True))
+    assert predict(read, Link(10, bytes_per_us=8192)).total_us == pytest.approx(11)
+    few = Link(10, bytes_per_us=8192, outstanding_reads=1, read_bytes=1024)  # 1 KiB per round trip
+    assert predict(read, few).total_us == pytest.approx(90)
+
+
+def test_a_window_of_one_makes_every_command_wait():
+    commands = stream(*[Command(1)] * 10, Command(1, sync=True))
+    open_, closed = Link(100), Link(100, window=1)
+    assert predict(commands, open_).total_us == pytest.approx(111)
+    assert predict(commands, closed).total_us == pytest.approx(11 * 101)
+    assert predict(commands, closed).waiting_us == pytest.approx(11 * 101)
+
+
+def test_the_choice_tells_why():
+    chatty = stream(*[Command(10, down_bytes=4, sync=True)] * 100)
+    quiet = stream(*[Command(100)] * 100, Command(1, down_bytes=4, sync=True))
+    near = choose_attach(chatty, Link(50))
+    assert near.attach == "near" and "100 sync points at a round trip of 50 µs" in near.reason
+    fabric = choose_attach(quiet, Link(50))
+    assert fabric.attach == "fabric" and fabric.slowdown < 1.01
+    assert slowdowns(chatty, NATIVE, [0, 10]) == pytest.approx([1, 2])
+    assert slowdown(stream(), Link(50)) == 1.0
+
+
+def test_recordings_come_back_as_they_were(tmp_path):
+    recording = stream(Command(1.5, 10), Command(2, 0, 4, True, 0.25))
+    save_recording(tmp_path / "r.jsonl", recording)
+    assert load_recording(tmp_path / "r.jsonl") == recording
+
+
+@pytest.mark.parametrize(
+    ("line", "hint"),
+    [
+        ("{", "truncated"),
+        ('{"kernel_us": "long"}', "kernel_us"),
+        ('{"kernel_us": -1}', "at least 0"),
+        ('{"kernel_us": 1, "down_bytes": 3}', "sync point"),
+        ("{}", "kernel_us"),
+    ],
+)
+def test_a_malformed_line_is_named(tmp_path, line, hint):
+    (tmp_path / "bad.jsonl").write_text('{"kernel_us": 1}\n' + line + "\n")
+    with pytest.raises(TraceError, match=r"bad\.jsonl: line 2") as caught:
+        load_recording(tmp_path / "bad.jsonl")
+    assert hint in str(caught.value)
+
+
+def test_a_missing_file_is_one_clear_error(tmp_path):
+    with pytest.raises(TraceError, match="cannot be read"):
+        load_recording(tmp_path / "none.jsonl")
+
+
+@pytest.mark.parametrize("wrong", [{"round_trip_us": -1}, {"bytes_per_us": 0}, {"window": -1}, {"read_bytes": 0}])
+def test_an_impossible_link_is_refused(wrong):
+    with pytest.raises(ValueError, match=r"must be|needs"):
+        Link(**wrong)

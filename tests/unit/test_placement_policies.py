@@ -1,0 +1,229 @@
+"""The policies behind one interface: what each prefers, what none ever does."""
+
+from __future__ import annotations
+
+from random import Random
+
+import numpy as np
+import pytest
+
+from dgsf.config import load_settings
+from dgsf.core.placement import (
+    Chooser,
+    DeviceView,
+    NodeView,
+    Placement,
+    Placer,
+    Pool,
+    Refusal,
+    Request,
+    Workload,
+    make_policy,
+    policy_names,
+)
+from dgsf.core.placement.fgd import Fgd
+from dgsf.core.placement.gavel import Gavel
+from dgsf.core.placement.ours import Dgsf
+from dgsf.core.placement.prices import room_prices
+from dgsf.core.placement.slices import Conspirator
+from dgsf.core.policies import DEFAULT_PLACEMENT, PLACEMENT_POLICIES
+from dgsf.errors import ConfigError
+
+GIB = 1024**3
+
+
+def gpu(number, node="", free=1000, type_="A100", healthy=True, **more):
+    return DeviceView(
+        number, type_, "cuda", healthy, 1, 8 * GIB, int(free == 1000), 8 * GIB, node=node, free_share=free, **more
+    )
+
+
+def share(thousandths, **more):
+    return Request(("any",), 0, share=thousandths, **more)
+
+
+def place(policy, request, devices, nodes=()):
+    pool = Pool.of(devices, nodes)
+    return Placer(pool, policy, Random(0)).place(request)
+
+
+def test_settings_and_registry_name_the_same_policies():
+    assert set(policy_names()) == set(PLACEMENT_POLICIES)
+    assert load_settings({}).placement == DEFAULT_PLACEMENT == "dgsf"
+
+
+def test_an_unknown_policy_is_refused_with_the_names_there_are():
+    with pytest.raises(ConfigError, match=r"DGSF_PLACEMENT='bestfit'.*best_fit"):
+        load_settings({"DGSF_PLACEMENT": "bestfit"})
+    with pytest.raises(ConfigError, match="there are: dgsf"):
+        make_policy("bestfit")
+
+
+@pytest.mark.parametrize("name", PLACEMENT_POLICIES)
+def test_every_policy_places_shares_slots_and_whole_devices_and_refuses_what_has_no_room(name):
+    devices = [gpu(1, "a"), gpu(2, "a"), gpu(3, "b", free=400)]
+    nodes = [NodeView("a", 8000, GIB), NodeView("b", 8000, GIB)]
+    for request, count in [
+        (share(300, tenant="t"), 1),
+        (Request(("any",), GIB), 1),
+        (Request(("any",), 0, devices=2, cpu_milli=4000), 2),
+        (share(0, cpu_milli=1000), 0),
+    ]:
+        answer = place(make_policy(name), request, devices, nodes)
+        assert isinstance(answer, Placement), (name, request)
+        assert len(answer.devices) == count
+    for request in (Request(("any",), 0, devices=3), share(100, cpu_milli=9000), share(100, host_memory=2 * GIB)):
+        answer = place(make_policy(name), request, devices, nodes)
+        assert isinstance(answer, Refusal) and answer.ever
+
+
+def test_a_type_that_is_not_there_will_never_be():
+    answer = place(make_policy("dgsf"), Request(("H100",), 0), [gpu(1)])
+    assert answer == Refusal("no device of type H100; the pool has: A100", ever=False)
+
+
+@pytest.mark.parametrize(("name", "device"), [("first_fit", 1), ("best_fit", 2), ("worst_fit", 1), ("gpu_packing", 2)])
+def test_classic_policies_choose_as_their_names_say(name, device):
+    devices = [gpu(1, "a", free=900), gpu(2, "b", free=300), gpu(3, "c", free=500)]
+    assert place(make_policy(name), share(300), devices).devices == (device,)
+
+
+def test_clustering_keeps_classes_together():
+    pool = Pool.of([gpu(number, node) for number, node in enumerate("aabb")])
+    placer = Placer(pool, make_policy("gpu_clustering"), Random(0))
+    whole, part = Request(("any",), 0, devices=1), share(500)
+    pool.take(whole, placer.place(whole))
+    first = placer.place(part)
+    assert first.node == "b"
+    pool.take(part, first)
+    assert placer.place(whole).node == "a"
+    assert placer.place(part).node == "b"
+
+
+def test_random_depends_on_the_seed_alone():
+    def run(seed):
+        pool = Pool.of([gpu(number) for number in range(50)])
+        placer = Placer(pool, make_policy("random"), Random(seed))
+        return [placer.place(share(10)).devices for _ in range(20)]
+
+    assert run(1) == run(1) != run(2)
+
+
+def test_fgd_keeps_the_room_that_popular_shapes_can_use():
+    workload = Workload([share(700)] * 9 + [share(300)])
+    devices = [gpu(1, "a", free=700), gpu(2, "b", free=300)]
+    assert place(Fgd(workload), share(300), devices).devices == (2,)
+    assert place(Dgsf(workload), share(300), devices).devices == (2,)
+
+
+def test_ours_does_not_strand_gpus_without_processors():
+    hungry = share(1000, devices=1, cpu_milli=10_000)
+    workload = Workload([hungry] * 10)
+    nodes = [NodeView("short", 10_000), NodeView("rich", 64_000)]
+    devices = [gpu(1, "short"), gpu(2, "rich")]
+    assert place(Dgsf(workload), share(0, cpu_milli=8000), devices, nodes).node == "rich"
+
+
+def test_prices_say_what_fits_together():
+    prices = room_prices(((300, 10), (700, 10)))
+    assert prices[0] == 0 and prices[1000] == pytest.approx(1)
+    assert prices[300] + prices[700] == pytest.approx(1)
+    assert (np.diff(prices) >= -1e-9).all()
+    assert room_prices(((470, 3), (810, 3)))[810] == pytest.approx(1)  # nothing fits beside 810
+
+
+def test_weights_draw_a_request_to_where_they_are():
+    devices = [gpu(1, "a", free=500), gpu(2, "b", weights=frozenset({"llama"}))]
+    assert place(make_policy("dgsf"), share(100), devices).devices == (1,)
+    assert place(make_policy("dgsf"), share(100, weights="llama"), devices).devices == (2,)
+    assert place(make_policy("dgsf"), share(100, weights="llama", duration_s=5.0), devices).devices == (2,)
+
+
+def test_a_task_goes_where_the_device_is_in_use_anyway():
+    devices = [gpu(1, free=500, busy_until_s=50.0), gpu(2, free=400, busy_until_s=2000.0), gpu(3)]
+    assert place(make_policy("dgsf"), share(100, duration_s=1800.0), devices).devices == (2,)
+
+
+def test_gavel_picks_the_type_that_suits_the_function():
+    devices = [gpu(1, type_="K80"), gpu(2, type_="V100")]
+    speeds = {("conv", "K80"): 1.0, ("conv", "V100"): 9.0, ("tiny", "K80"): 2.0, ("tiny", "V100"): 2.2}
+    dear = Gavel(speeds, {"K80": 1.0, "V100": 4.0}, cost_weight=1.0)
+    assert place(Gavel(speeds), share(100, function="tiny"), devices).devices == (2,)
+    assert place(dear, share(100, function="tiny"), devices).devices == (1,)
+    assert place(dear, share(100, function="conv"), devices).devices == (2,)
+    soon = share(100, function="tiny", duration_s=10.0, deadline_s=10.5)
+    assert place(dear, soon, devices).devices == (2,)
+
+
+def test_conspirator_joins_its_tenants_slice_and_leaves_others_alone():
+    pool = Pool.of([gpu(1), gpu(2)])
+    placer = Placer(pool, Conspirator(), Random(0))
+
+    def arrive(tenant, thousandths):
+        request = share(thousandths, tenant=tenant)
+        return pool.take(request, placer.place(request))
+
+    first, joined, other = arrive("t", 100), arrive("t", 40), arrive("u", 40)
+    assert (first.share, joined.share, other.share) == (140, 0, 140)
+    assert joined.owned_slice == first.owned_slice != other.owned_slice
+    assert [(part.tenant, part.used) for part in pool.slices_of(1)] == [("t", 140), ("u", 40)]
+    pool.give_back(share(100, tenant="t"), first)
+    assert pool.left[0, 0] == 720
+    pool.give_back(share(40, tenant="t"), joined)
+    assert pool.left[0, 0] == 860
+
+
+def test_a_slice_is_not_joined_on_an_unhealthy_device():
+    pool = Pool.of([gpu(1), gpu(2)])
+    placer = Placer(pool, Conspirator(), Random(0))
+    request = share(50, tenant="t")
+    pool.take(request, placer.place(request))
+    pool.set_health(1, False)
+    assert placer.place(request).devices == (2,)
+    pool.set_health(1, True)
+    assert placer.place(request).devices == (1,)
+
+
+def test_taking_more_than_there_is_is_refused():
+    pool = Pool.of([gpu(1, "a")], [NodeView("a", 1000, GIB)])
+    request = share(600)
+    answer = Placer(pool, make_policy("first_fit"), Random(0)).place(request)
+    pool.take(request, answer)
+    with pytest.raises(ValueError, match="too little left"):
+        pool.take(request, answer)
+    with pytest.raises(ValueError, match="CPU or memory"):
+        pool.take(share(100, cpu_milli=2000), answer)
+
+
+def test_types_that_share_a_node_share_its_processors():
+    devices = [gpu(1, "a", type_="A100"), gpu(2, "a", type_="T4")]
+    pool = Pool.of(devices, [NodeView("a", 4000)])
+    placer = Placer(pool, make_policy("best_fit"), Random(0))
+    request = Request(("T4",), 0, share=100, cpu_milli=3000)
+    pool.take(request, placer.place(request))
+    assert isinstance(placer.place(Request(("A100",), 0, share=100, cpu_milli=3000)), Refusal)
+
+
+def test_equal_types_are_written_with_a_bar():
+    devices = [gpu(1, type_="T4", free=900), gpu(2, type_="A10", free=300), gpu(3, type_="A100", free=100)]
+    chooser = Chooser("best_fit")
+    assert chooser.choose(Request(("T4|A10", "A100"), 0, share=100), devices).id == 2
+
+
+def test_a_chooser_goes_on_learning_between_views():
+    chooser = Chooser("fgd")
+    for _ in range(40):
+        chooser.place(share(700), [gpu(1)])
+    assert chooser.place(share(300), [gpu(1, free=700), gpu(2, free=300)]).devices == (2,)
+
+
+def test_a_node_without_devices_takes_what_needs_none():
+    nodes = [NodeView("gpus", 1000), NodeView("cpus", 8000)]
+    assert place(make_policy("dgsf"), share(0, cpu_milli=4000), [gpu(1, "gpus")], nodes).node == "cpus"
+    assert isinstance(place(make_policy("dgsf"), share(100, cpu_milli=4000), [gpu(1, "gpus")], nodes), Refusal)
+
+
+def test_an_empty_pool_refuses():
+    assert place(make_policy("dgsf"), share(100), []) == Refusal(
+        "no device of type any; the pool has: none", ever=False
+    )

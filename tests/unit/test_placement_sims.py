@@ -1,0 +1,170 @@
+"""The placement experiments on tiny data of their own."""
+
+from __future__ import annotations
+
+import json
+from random import Random
+
+import pytest
+
+from dgsf.core.placement import Policy, make_policy
+from dgsf.core.placement.classic import BestFit
+from dgsf.core.placement.consolidate import Held, moves_to_empty_one
+from dgsf.core.placement.fgd import Fgd
+from dgsf.core.placement.gavel import Gavel
+from dgsf.core.placement.ours import Dgsf
+from dgsf.core.placement.plan import plan
+from dgsf.core.placement.slices import Conspirator
+from dgsf.errors import TraceError, UsageError
+from dgsf.sim import gavel, openb, optimum, tenants, windows
+from dgsf.sim.tenants import Task
+
+NODES = "sn,cpu_milli,memory_mib,gpu,model\nn0,32000,65536,4,A\nn1,32000,65536,4,A\nn2,64000,65536,2,B\n"
+TASKS = "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec\n" + "".join(
+    f"t{number},{cpu},1024,{gpus},{milli},{spec}\n"
+    for number, (cpu, gpus, milli, spec) in enumerate(
+        [(4000, 1, 500, ""), (4000, 1, 300, "A"), (8000, 1, 1000, ""), (2000, 0, 0, ""), (8000, 2, 1000, "A|B")] * 4
+    )
+)
+TENANTS = "name,tenant,arrival_s,duration_s,gpu_percent\na,x,0,100,50\nb,y,10,20,60\nc,x,20,100,40\n"
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / openb.NODES_FILE).write_text(NODES)
+    (tmp_path / openb.TASKS_FILE).write_text(TASKS)
+    (tmp_path / tenants.TASKS_FILE).write_text(TENANTS)
+    return tmp_path
+
+
+def test_openb_fills_the_cluster_the_same_way_for_the_same_seed(folder):
+    nodes, tasks = openb.read_nodes(folder), openb.read_tasks(folder)
+    runs = [openb.fill(nodes, tasks, Fgd, 5) for _ in range(2)]
+    assert (runs[0].unallocated, runs[0].placed) == (runs[1].unallocated, runs[1].placed)
+    assert 0 <= runs[0].unallocated < 60
+    assert runs[0].placed + runs[0].refused >= len(tasks)
+
+
+def test_openb_names_the_wrong_cell(folder):
+    (folder / openb.TASKS_FILE).write_text(TASKS.replace("500", "1500", 1))
+    with pytest.raises(TraceError, match=r"openb_pod_list_default\.csv: line 2, column 5 'gpu_milli': '1500'"):
+        openb.read_tasks(folder)
+
+
+def test_gpu_hours_are_the_time_that_gpus_hold_tasks(folder):
+    tasks = tenants.read_tasks(folder / tenants.TASKS_FILE)
+    free = tenants.run(tasks, Policy())
+    assert free.gpu_hours * 3600 == pytest.approx(120 + 20)
+    alone = tenants.run(tasks, Conspirator((1000,)))
+    assert alone.most_gpus == 2
+    assert tenants.bound_hours(tasks) * 3600 == pytest.approx(10 + 20 * 2 + 90)
+    assert tenants.work_hours(tasks) * 3600 == pytest.approx(50 + 12 + 40)
+
+
+def test_tasks_out_of_order_are_refused(folder):
+    path = folder / tenants.TASKS_FILE
+    path.write_text(TENANTS + "d,x,5,10,10\n")
+    with pytest.raises(TraceError, match="line 5, column 'arrival_s': tasks must be in order"):
+        tenants.read_tasks(path)
+
+
+def test_too_few_gpus_are_named(folder):
+    tasks = tenants.read_tasks(folder / tenants.TASKS_FILE)
+    with pytest.raises(TraceError, match="1 GPUs are too few"):
+        tenants.run(tasks, Dgsf(), gpus=1)
+
+
+def _random_tasks(count):
+    random = Random(2)
+    tasks, now = [], 0.0
+    for _ in range(count):
+        now += random.randrange(1, 40)
+        duration = float(random.randrange(20, 300))
+        tasks.append(Task(f"t{random.randrange(2)}", now, duration, random.choice([5, 10, 14, 25, 40, 75])))
+    return tasks
+
+
+@pytest.mark.parametrize("name", ["dgsf", "dgsf_slices", "conspirator", "best_fit"])
+def test_hours_are_never_below_the_bound_and_repeat_bit_for_bit(name):
+    tasks = _random_tasks(150)
+    first, again = (tenants.run(tasks, make_policy(name)) for _ in range(2))
+    assert first.gpu_hours == again.gpu_hours >= tenants.bound_hours(tasks)
+
+
+@pytest.mark.parametrize("fractions", [(), (14, 28, 42, 57, 100)])
+def test_the_optimum_is_between_the_bound_and_our_plan(fractions):
+    pytest.importorskip("ortools")
+    tasks = _random_tasks(9)
+    one = windows.compare(tasks, fractions, 60.0)
+    assert one.optimum.proved
+    assert tenants.bound_hours(tasks) - 1e-9 <= one.optimum.gpu_hours
+    assert one.planned >= 1 - 1e-9 and one.one_by_one >= 1 - 1e-9
+
+
+def test_without_the_solver_the_error_says_what_to_install(monkeypatch):
+    def missing(name):
+        raise ImportError(name)
+
+    monkeypatch.setattr(optimum.importlib, "import_module", missing)
+    with pytest.raises(UsageError, match=r"install dgsf\[sim\]"):
+        optimum.best_hours(_random_tasks(2), 1.0, 2)
+
+
+def test_a_plan_packs_what_fits_together():
+    gpus, cost = plan([(0, 10, 600), (0, 10, 600), (0, 10, 400), (0, 10, 400)], Random(0))
+    assert cost == pytest.approx(20)
+    assert {gpus[0], gpus[1]} == {gpus[2], gpus[3]} and gpus[0] != gpus[1]
+    assert plan([], Random(0)) == ([], 0.0)
+
+
+def _table(tmp_path):
+    rows = {
+        "k80": {"('conv', 1)": {"null": 1.0}, "('tiny', 1)": {"null": 5.0}, "('conv', 2)": {"null": 1.5}},
+        "p100": {"('conv', 1)": {"null": 3.0}, "('tiny', 1)": {"null": 6.0}},
+        "v100": {"('conv', 1)": {"null": 9.0}, "('tiny', 1)": {"null": 7.0}},
+    }
+    path = tmp_path / gavel.TABLE_FILE
+    path.write_text(json.dumps(rows))
+    return path
+
+
+def test_knowing_speeds_beats_not_knowing_them(tmp_path):
+    speeds = gavel.read_speeds(_table(tmp_path))
+    assert set(speeds) == {(model, type_) for model in ("conv", "tiny") for type_ in gavel.TYPES}
+    counts = {"k80": 3, "p100": 3, "v100": 3}
+    jobs = gavel.draw_jobs(speeds, 200, 0.6 * gavel.blind_rate(speeds, counts), Random(1))
+    knowing = gavel.mean_completion(jobs, gavel.mixed_pool(counts, Random(1)), Gavel(speeds), speeds)
+    blind = gavel.mean_completion(jobs, gavel.mixed_pool(counts, Random(1)), BestFit(), speeds)
+    assert knowing < 0.8 * blind
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("{\n 3", "line 2, column 2"),
+        ("{}", "no table for device type 'k80'"),
+        ('{"k80": {"(1": {"null": 2}}}', "table 'k80', row '\\(1'"),
+        ('{"k80": {"(\'a\', 1)": {"null": "x"}}}', "expected a model and its speed alone"),
+    ],
+)
+def test_a_wrong_table_of_speeds_is_named(tmp_path, text, told):
+    path = tmp_path / "speeds.json"
+    path.write_text(text)
+    with pytest.raises(TraceError, match=told):
+        gavel.read_speeds(path)
+
+
+def test_moving_gives_up_a_gpu_only_when_all_its_tasks_fit_elsewhere():
+    held = {1: [Held(10, 600, 900.0)], 2: [Held(20, 300, 900.0), Held(21, 100, 50.0)]}
+    assert moves_to_empty_one(held, 0.0, 60.0) == [(20, 1), (21, 1)]
+    assert moves_to_empty_one(held, 0.0, 600.0) == [(10, 2)]  # one move saves as much as two would
+    assert moves_to_empty_one(held, 0.0, 1000.0) == []
+    assert moves_to_empty_one({1: [Held(10, 700, 900.0)], 2: held[2]}, 0.0, 60.0) == []
+    assert moves_to_empty_one({1: held[1], 2: []}, 0.0, 60.0) == []
+
+
+def test_moving_saves_hours_and_never_goes_below_the_bound():
+    tasks = _random_tasks(150)
+    still, moving = tenants.run(tasks, Dgsf()), tenants.run(tasks, Dgsf(), worth_moving_s=10.0)
+    assert moving.moves > 0
+    assert tenants.bound_hours(tasks) <= moving.gpu_hours < still.gpu_hours

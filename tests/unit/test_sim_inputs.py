@@ -1,0 +1,140 @@
+"""What a simulation reads: pools, drawn workloads, traces; and what it says when they are wrong."""
+
+from __future__ import annotations
+
+import pytest
+
+from dgsf.errors import TraceError, UsageError
+from dgsf.sim.pools import load_pool, parse_pool
+from dgsf.sim.synthetic import Synthetic, draw
+from dgsf.sim.traces import read_trace
+from dgsf.sim.workload import FunctionSpec, Workload
+
+
+# --- pools ------------------------------------------------------------------------------------
+def test_a_short_text_makes_nodes():
+    pool = parse_pool("A100:10,T4:3x4@96")
+    assert [(node.type, node.devices) for node in pool.nodes] == [("A100", 8), ("A100", 2)] + [("T4", 4)] * 3
+    assert pool.devices == 22
+    assert pool.nodes[2].cpu_milli == 96_000
+    assert len({node.name for node in pool.nodes}) == 5
+    assert pool.figures("a100").speed > pool.figures("never-heard-of").speed
+
+
+@pytest.mark.parametrize("words", ["", "A100", "A100:", "A100:0", "A100:x8", "A100:-1", "A100:2000000", ":4", "T4:4,"])
+def test_a_wrong_pool_is_told(words):
+    with pytest.raises(UsageError, match="--pool"):
+        parse_pool(words)
+
+
+def test_a_pool_comes_from_a_csv_file(tmp_path):
+    file = tmp_path / "nodes.csv"
+    file.write_text("sn,cpu_milli,memory_mib,gpu,model\na,64000,1000,2,T4\nb,32000,1000,0,\n")
+    pool = load_pool(str(file))
+    assert pool.devices == 2 and len(pool.nodes) == 2
+    file.write_text("sn,cpu_milli,memory_mib,gpu,model\na,64000,1000,two,T4\n")
+    with pytest.raises(TraceError, match=r"nodes\.csv: line 2, column 4 'gpu': 'two'"):
+        load_pool(str(file))
+    file.write_text("sn,cpu_milli,memory_mib,gpu,model\na,64000,1000,0,\n")
+    with pytest.raises(TraceError, match="no node with a device"):
+        load_pool(str(file))
+
+
+# --- drawn workloads --------------------------------------------------------------------------
+def test_the_same_seed_draws_the_same_calls():
+    wanted = Synthetic(calls=500, burst=4.0, seed=7)
+    assert draw(wanted) == draw(wanted)
+    assert draw(wanted) != draw(Synthetic(calls=500, burst=4.0, seed=8))
+
+
+@pytest.mark.parametrize("burst", [1.0, 5.0])
+def test_bursts_keep_the_mean_rate(burst):
+    workload = draw(Synthetic(calls=50_000, rate_per_s=10.0, burst=burst, burst_s=5.0, seed=3))
+    assert workload.calls / workload.span_s == pytest.approx(10.0, rel=0.2)
+    assert sum(workload.run_s) / workload.calls == pytest.approx(2.0, rel=0.7)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"calls": 0}, {"rate_per_s": 0.0}, {"burst": 0.5}, {"duty": 2.0}, {"shares": ()}, {"shares": (0,)}]
+)
+def test_impossible_numbers_are_told(wrong):
+    with pytest.raises(UsageError):
+        Synthetic(**wrong)
+
+
+def test_a_workload_must_be_whole_and_in_order():
+    with pytest.raises(UsageError, match="order"):
+        Workload("w", [FunctionSpec("f")], ["t"], [2.0, 1.0], [0, 0], [0, 0], [1.0, 1.0])
+    with pytest.raises(UsageError, match="length"):
+        Workload("w", [FunctionSpec("f")], ["t"], [2.0], [0, 0], [0], [1.0])
+
+
+def test_a_workload_is_cut_hurried_and_changed():
+    workload = draw(Synthetic(calls=10))
+    assert workload.first(3).calls == 3
+    assert workload.faster(2.0).arrival_s[-1] == workload.arrival_s[-1] / 2
+    assert {item.duty for item in workload.changed(duty=0.3).functions} == {0.3}
+
+
+# --- traces -----------------------------------------------------------------------------------
+GENAI = "gmt_create,exec_time_seconds,groupId,checkpoint_model_version_id\n"
+AZURE = "TIMESTAMP,ContextTokens,GeneratedTokens\n"
+OPENB = "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,creation_time,deletion_time\n"
+TENANTS = "name,tenant,arrival_s,duration_s,gpu_percent\n"
+
+
+def written(folder, text):
+    file = folder / "trace.csv"
+    file.write_text(text)
+    return file
+
+
+def test_genai_has_a_function_per_model(tmp_path):
+    rows = "2024-01-01 00:00:00,30,G1,M1\n2024-01-01 00:01:00,5,G2,M2\n2024-01-01 00:01:30,7,G1,M1\n"
+    workload = read_trace("genai", tmp_path, written(tmp_path, GENAI + rows))
+    assert [item.name for item in workload.functions] == ["M1", "M2"]
+    assert (workload.arrival_s, workload.function, workload.run_s) == ([0, 60, 90], [0, 1, 0], [30, 5, 7])
+
+
+def test_azure_runs_by_tokens(tmp_path):
+    rows = "2023-11-16 18:17:03.9799600,8000,0\n2023-11-16 18:17:04.9799600,0,40\n"
+    workload = read_trace("azure", tmp_path, written(tmp_path, AZURE + rows))
+    assert workload.arrival_s == pytest.approx([0, 1])
+    assert workload.run_s == pytest.approx([1.0, 1.0])
+
+
+def test_openb_has_shares_and_counts(tmp_path):
+    rows = "a,4000,100,1,460,,LS,0,10\nb,1000,100,8,1000,V100M16|V100M32,BE,5,9\nc,1000,1,0,0,,BE,6,9\n"
+    workload = read_trace("openb", tmp_path, written(tmp_path, OPENB + rows))
+    assert [(item.share, item.devices, item.types) for item in workload.functions] == [
+        (460, 0, ("any",)), (0, 8, ("V100M16|V100M32",)), (0, 0, ("any",)),
+    ]  # fmt: skip
+    assert workload.run_s == [10, 4, 3]
+
+
+def test_tenants_have_parts_of_a_device(tmp_path):
+    workload = read_trace("tenants", tmp_path, written(tmp_path, TENANTS + "a,t0,5,10,20\nb,t1,9,1,75\n"))
+    assert [item.share for item in workload.functions] == [200, 750]
+    assert workload.tenants == ["t0", "t1"]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "hint"),
+    [
+        ("genai", GENAI + "yesterday,1,G,M\n", r"line 2, column 1 'gmt_create'"),
+        ("genai", GENAI + "2024-01-02,1,G,M\n2024-01-01,1,G,M\n", r"line 3: is earlier"),
+        ("genai", GENAI, "has no calls"),
+        ("azure", AZURE + "2024-01-01,many,1\n", r"line 2, column 2 'ContextTokens'"),
+        ("azure", "TIMESTAMP\n", r"line 1: no column 'ContextTokens'"),
+        ("openb", OPENB + "a,4000,100,1,4600,,LS,0,10\n", r"line 2, column 5 'gpu_milli'"),
+        ("tenants", TENANTS + "a,t,5,10\n", r"line 2: 4 cells"),
+    ],
+)
+def test_a_malformed_trace_names_file_line_and_column(tmp_path, name, text, hint):
+    with pytest.raises(TraceError, match=r"trace\.csv: .*" + hint):
+        read_trace(name, tmp_path, written(tmp_path, text))
+
+
+def test_a_missing_trace_says_where_to_set_the_folder(tmp_path):
+    with pytest.raises(TraceError, match="DGSF_TRACES"):
+        read_trace("genai", tmp_path)

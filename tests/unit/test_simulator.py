@@ -1,0 +1,164 @@
+"""The simulator on small cases that can be worked out by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from dgsf.sim.engine import Simulator
+from dgsf.sim.experiment import Experiment, run_experiment, sharing_against_exclusive
+from dgsf.sim.fairness import FairClock
+from dgsf.sim.pools import parse_pool
+from dgsf.sim.result import Result, jain, summarise
+from dgsf.sim.rules import Rules
+from dgsf.sim.synthetic import Synthetic, draw
+from dgsf.sim.workload import FunctionSpec, Workload
+
+INSTANT = {"start_s": 0.0}
+
+
+def workload(
+    *calls: tuple[float, int, float], functions: list[FunctionSpec] | None = None, tenants: int = 1
+) -> Workload:
+    found = functions or [FunctionSpec(f"f{index}") for index in range(1 + max(function for _, function, _ in calls))]
+    return Workload(
+        "test",
+        found,
+        [f"t{index}" for index in range(tenants)],
+        [at for at, _, _ in calls],
+        [function for _, function, _ in calls],
+        [function % tenants for _, function, _ in calls],
+        [run for _, _, run in calls],
+    )
+
+
+def simulate(calls: Workload, pool: str = "T4:1", policy: str = "best_fit", **rules: float) -> Result:
+    return summarise(Simulator(calls, parse_pool(pool), policy, Rules(**{**INSTANT, **rules})).run())
+
+
+def test_a_call_waits_for_the_one_device_and_finds_it_warm():
+    found = simulate(workload((0, 0, 10), (1, 0, 10), (100, 0, 1)), idle_s=200.0)
+    assert found.cold_starts == 1
+    assert found.wait_max_s == pytest.approx(9)
+    assert found.done_mean_s == pytest.approx((10 + 19 + 1) / 3)
+    assert found.gpu_hours == pytest.approx(101 / 3600)
+    assert found.busy_gpu_hours == pytest.approx(21 / 3600)
+
+
+def test_an_idle_instance_goes_after_its_time():
+    found = simulate(workload((0, 0, 10), (100, 0, 1)), idle_s=50.0)
+    assert found.cold_starts == 2
+    assert found.gpu_hours == pytest.approx(61 / 3600)
+    assert found.cost == pytest.approx(0.35 * 61 / 3600)
+
+
+def test_an_idle_instance_gives_way_to_another_function():
+    found = simulate(workload((0, 0, 10), (20, 1, 5)), idle_s=1000.0)
+    assert (found.evicted, found.cold_starts, found.wait_max_s) == (1, 2, 0)
+
+
+def test_weights_come_over_the_network_once_and_then_from_the_node():
+    heavy = [FunctionSpec("f", weights_mib=1200.0)]
+    found = simulate(workload((0, 0, 1), (100, 0, 1), functions=heavy), idle_s=1.0)
+    assert found.done_mean_s == pytest.approx((1 + 1.0 + 1 + 0.1) / 2)
+
+
+def test_a_faster_device_and_a_slow_link_change_the_run():
+    assert simulate(workload((0, 0, 8)), "A100:1").done_mean_s == pytest.approx(2)
+    assert simulate(workload((0, 0, 8)).changed(slowdown=1.5), "T4:1").done_mean_s == pytest.approx(12)
+    assert simulate(workload((0, 0, 8)).changed(scales=False), "A100:1").done_mean_s == pytest.approx(8)
+
+
+def test_whole_devices_come_together_from_one_node():
+    pair = [FunctionSpec("pair", share=0, devices=2)]
+    found = simulate(workload((0, 0, 10), (0, 0, 10), functions=pair), "T4:2x2", idle_s=0.0)
+    assert (found.wait_max_s, found.peak_allocation) == (0, 0.5)
+    apart = simulate(workload((0, 0, 10), functions=pair), "T4:2x1", idle_s=0.0)
+    assert apart.refused == 1
+
+
+def test_what_no_device_can_ever_hold_is_refused_and_told():
+    other = [FunctionSpec("f", types=("H100",))]
+    found = simulate(workload((0, 0, 10), (1, 0, 10), functions=other))
+    assert (found.refused, found.slo_misses) == (2, 1.0)
+
+
+# --- sharing ----------------------------------------------------------------------------------
+def test_calls_within_their_shares_do_not_slow_each_other():
+    halves = [FunctionSpec("f", share=500, duty=0.5)]
+    found = simulate(workload((0, 0, 10), (0, 0, 10), functions=halves))
+    assert found.done_mean_s == pytest.approx(10)
+
+
+def test_calls_that_need_the_whole_device_share_its_time_exactly():
+    greedy = [FunctionSpec("f", share=500, duty=1.0)]
+    found = simulate(workload((0, 0, 10), (0, 0, 10), functions=greedy))
+    assert found.done_mean_s == pytest.approx(20)
+    later = Simulator(
+        workload((0, 0, 10), (5, 0, 10), functions=greedy), parse_pool("T4:1"), "best_fit", Rules(**INSTANT)
+    )
+    later.run()  # alone for 5 s, both at half speed for 10 s, the second alone for its last 5 s
+    assert list(later.done_s) == pytest.approx([15, 15])
+
+
+def test_interference_slows_each_neighbour():
+    quarters = [FunctionSpec("f", share=250)]
+    found = simulate(workload((0, 0, 10), (0, 0, 10), functions=quarters), interference=0.1)
+    assert found.done_mean_s == pytest.approx(11)
+
+
+def test_sharing_waits_less_than_half_of_exclusive_devices_on_bursts():
+    def calls(seed: int) -> Workload:
+        return draw(Synthetic(calls=2000, rate_per_s=4.0, shares=(250,), duty=0.5, burst=4.0, seed=seed))
+
+    wanted = Experiment(calls, parse_pool("T4:8"), ["best_fit"], Rules(interference=0.05))
+    shared, exclusive = sharing_against_exclusive(wanted)
+    assert exclusive.wait_mean_s > 0
+    assert shared.wait_mean_s / exclusive.wait_mean_s <= 0.47
+
+
+# --- failures, fairness -----------------------------------------------------------------------
+def test_a_failing_device_loses_time_but_no_call():
+    calls = draw(Synthetic(calls=400, rate_per_s=2.0, mean_run_s=20.0, seed=1))
+    found = simulate(calls, "T4:16", mtbf_h=0.05, mttr_s=30.0)
+    assert found.retried > 0 and found.lost_gpu_hours > 0
+    assert found.refused == 0
+    assert found.calls == 400
+
+
+def test_a_tenant_with_one_call_does_not_wait_behind_all_calls_of_another():
+    flood = [(0.0, 0, 10.0)] * 20 + [(1.0, 1, 10.0)]
+    fair = Simulator(workload(*flood, tenants=2), parse_pool("T4:1"), "best_fit", Rules(**INSTANT, quantum_s=0.0)).run()
+    fifo = Simulator(workload(*flood, tenants=2), parse_pool("T4:1"), "best_fit", Rules(**INSTANT, fair=False)).run()
+    assert fair.wait_s[20] == pytest.approx(9)
+    assert fifo.wait_s[20] > 100
+
+
+def test_time_not_waited_for_is_not_saved_up():
+    clock = FairClock([0, 1], 2)
+    clock.waits(0)
+    clock.used(0, 100.0)
+    clock.served(0)
+    clock.waits(1)
+    assert clock.turn(1) == clock.turn(0) == 100.0
+
+
+def test_jain_is_one_for_equals_and_one_nth_for_a_single_winner():
+    assert jain([3, 3, 3]) == pytest.approx(1)
+    assert jain([3, 0, 0]) == pytest.approx(1 / 3)
+    assert jain([]) == jain([0.0]) == 1.0
+
+
+# --- experiments ------------------------------------------------------------------------------
+def test_seeds_are_averaged_and_policies_see_the_same_calls():
+    def calls(seed: int) -> Workload:
+        return draw(Synthetic(calls=300, shares=(100, 500), seed=seed))
+
+    told: list[tuple[str, int, int, int]] = []
+    wanted = Experiment(calls, parse_pool("T4:4"), ["best_fit", "random"], Rules(), seeds=2)
+    results = run_experiment(wanted, lambda *news: told.append(news))
+    assert [(result.policy, result.seeds, result.calls) for result in results] == [
+        ("best_fit", 2, 300),
+        ("random", 2, 300),
+    ]
+    assert [news[:2] for news in told] == [("best_fit", 0), ("random", 0), ("best_fit", 1), ("random", 1)]
+    assert results == run_experiment(wanted)
