@@ -23,12 +23,12 @@ $(VENV)/.base: pyproject.toml constraints.txt
 
 $(VENV)/.dev: $(VENV)/.base
 	@echo "installing what the tests need"
-	$(PIP) install --progress-bar on -q -c constraints.txt -e '.[torch,dev]'
+	$(PIP) install --progress-bar on -q -c constraints.txt -e '.[torch,dev,sim]'
 	@touch $@
 
 $(VENV)/.bench: $(VENV)/.dev
 	@echo "installing what the benchmarks compare with"
-	$(PIP) install --progress-bar on -q -c constraints.txt -e '.[torch,dev,bench]'
+	$(PIP) install --progress-bar on -q -c constraints.txt -e '.[torch,dev,sim,bench]'
 	@touch $@
 
 setup: $(VENV)/.dev ## make .venv with everything for development
