@@ -13,16 +13,16 @@ from typing import Any
 import torch
 
 from dgsf.remoting.guest import rnn
-from dgsf.remoting.guest.dispatch import dispatch
-from dgsf.remoting.guest.plans import DISTRUSTED, SPECIALS, Plan
+from dgsf.remoting.guest.dispatch import dispatch, send
+from dgsf.remoting.guest.plans import DISTRUSTED, SPECIALS, Plan, plan_of
 
 aten = torch.ops.aten
 _matmul: list[Any] = []  # its registration, while there is one
 
 # Metadata that meta kernels get wrong, or that depends on the device's own choice of kernel.
 DISTRUSTED.update((
-    "scaled_dot_product_attention", "_scaled_dot_product_flash_attention_for_cpu", "native_batch_norm", "lstm", "gru",
-    "rnn_tanh", "rnn_relu", "_native_batch_norm_legit", "_native_batch_norm_legit_functional", "_batch_norm_impl_index",
+    "scaled_dot_product_attention", "_scaled_dot_product_flash_attention_for_cpu", "native_batch_norm",
+    "batch_norm", "lstm", "gru", "rnn_tanh", "rnn_relu", "_native_batch_norm_legit", "_native_batch_norm_legit_functional", "_batch_norm_impl_index",
     "_batch_norm_with_update", "_embedding_bag", "_embedding_bag_forward_only", "_linalg_svd", "linalg_svd", "svd",
     "linalg_eig", "linalg_eigvals", "_fft_r2c", "_fft_c2r", "_fft_c2c", "mkldnn_rnn_layer", "mkldnn_rnn_layer_backward",
     "max_unpool2d", "max_unpool3d", "nonzero_static", "_linalg_det", "_linalg_slogdet", "_linalg_solve_ex",
@@ -122,6 +122,18 @@ def _additive(mask: Any, dtype: torch.dtype) -> Any:
     return torch.zeros_like(mask, dtype=dtype).masked_fill(mask.logical_not(), float("-inf"))
 
 
+def batch_norm(
+    source: Any, weight: Any, bias: Any, mean: Any, variance: Any, training: bool, momentum: float, eps: float,
+    cudnn: bool,
+) -> Any:  # fmt: skip
+    """One call with one result where nothing is learnt; else as torch takes it apart."""
+    args = (source, weight, bias, mean, variance, training, momentum, eps, cudnn)
+    wanted = torch.is_grad_enabled() and any(part is not None and part.requires_grad for part in args[:3])
+    if training or wanted:
+        return aten.batch_norm.default.decompose(*args)
+    return send(plan_of(aten.batch_norm.default), args, {})
+
+
 def _whole(func: Any) -> Any:
     def kernel(*args: Any, **kwargs: Any) -> Any:
         return dispatch(func, args, kwargs)
@@ -165,6 +177,8 @@ def register(library: Any) -> None:
     library.impl("linear", _whole(aten.linear.default), "PrivateUse1")
     whole_matmul(True)
     library.impl("scaled_dot_product_attention", attention, "AutogradPrivateUse1")
+    library.impl("batch_norm", batch_norm, "AutogradPrivateUse1")
+    SPECIALS["aten::batch_norm"] = lambda plan, args, kwargs: batch_norm(*args, **kwargs)
     rnn.register(library)
     for func in _composites_with_out():
         library.impl(func.name().removeprefix("aten::"), _whole(func), "PrivateUse1")
