@@ -21,12 +21,13 @@ _matmul: list[Any] = []  # its registration, while there is one
 
 # Metadata that meta kernels get wrong, or that depends on the device's own choice of kernel.
 DISTRUSTED.update((
-    "scaled_dot_product_attention", "_scaled_dot_product_flash_attention_for_cpu", "native_batch_norm",
-    "batch_norm", "lstm", "gru", "rnn_tanh", "rnn_relu", "_native_batch_norm_legit", "_native_batch_norm_legit_functional", "_batch_norm_impl_index",
-    "_batch_norm_with_update", "_embedding_bag", "_embedding_bag_forward_only", "_linalg_svd", "linalg_svd", "svd",
-    "linalg_eig", "linalg_eigvals", "_fft_r2c", "_fft_c2r", "_fft_c2c", "mkldnn_rnn_layer", "mkldnn_rnn_layer_backward",
-    "max_unpool2d", "max_unpool3d", "nonzero_static", "_linalg_det", "_linalg_slogdet", "_linalg_solve_ex",
-    "_transformer_encoder_layer_fwd", "_native_multi_head_attention", "linalg_lstsq", "_linalg_eigh", "linalg_qr",
+    "scaled_dot_product_attention", "_scaled_dot_product_flash_attention_for_cpu", "native_batch_norm", "batch_norm",
+    "lstm", "gru", "rnn_tanh", "rnn_relu", "_native_batch_norm_legit", "_native_batch_norm_legit_functional",
+    "_batch_norm_impl_index", "_batch_norm_with_update", "_embedding_bag", "_embedding_bag_forward_only",
+    "_linalg_svd", "linalg_svd", "svd", "linalg_eig", "linalg_eigvals", "_fft_r2c", "_fft_c2r", "_fft_c2c",
+    "mkldnn_rnn_layer", "mkldnn_rnn_layer_backward", "max_unpool2d", "max_unpool3d", "nonzero_static", "_linalg_det",
+    "_linalg_slogdet", "_linalg_solve_ex", "_transformer_encoder_layer_fwd", "_native_multi_head_attention",
+    "linalg_lstsq", "_linalg_eigh", "linalg_qr",
 ))  # fmt: skip
 
 
