@@ -89,8 +89,9 @@ def attention(
         part is not None and part.requires_grad for part in (query, key, value, attn_mask)
     )
     if not wanted:
-        named = {"scale": scale, "enable_gqa": enable_gqa}
-        named = {name: given for name, given in named.items() if given}
+        named = {} if scale is None else {"scale": scale}
+        if enable_gqa:
+            named["enable_gqa"] = True
         args = (query, key, value, attn_mask, float(dropout_p), is_causal)
         return dispatch(aten.scaled_dot_product_attention.default, args, named)
     if _flash(query, key, value, attn_mask, dropout_p, enable_gqa):
