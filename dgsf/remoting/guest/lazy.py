@@ -89,6 +89,10 @@ class LazyStream:
         if self.real is not None:
             self.real.flush()
 
+    def forked(self) -> None:
+        if self.real is not None:
+            self.real.forked()
+
     def close(self) -> None:
         if self.real is not None:
             self.real.close()

@@ -174,6 +174,10 @@ class SessionStream:
         with self._lock:
             self._link.close()
 
+    def forked(self) -> None:
+        self._lock = threading.RLock()  # the other may be held by a thread that does not exist here
+        self._link.abandon()
+
     def _pace(self, started: float, now: float) -> None:
         """A device that is far behind does not mind larger batches; the first after an answer is sent soon."""
         self._inline_bytes = 0

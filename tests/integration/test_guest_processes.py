@@ -1,0 +1,74 @@
+"""A program with a remote device that forks, and one that chose its seed before it had the device."""
+
+from __future__ import annotations
+
+import os
+import traceback
+from collections.abc import Iterator
+
+import pytest
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+from dgsf.errors import UsageError
+from dgsf.remoting.executor.local import LocalExecutors, LocalSpec
+from dgsf.remoting.guest.attach import bind
+from dgsf.remoting.guest.session_stream import SessionStream
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+
+
+@pytest.fixture(scope="module")
+def executors() -> Iterator[LocalExecutors]:
+    with LocalExecutors() as found:
+        yield found
+
+
+def new_stream(executors: LocalExecutors) -> SessionStream:
+    return SessionStream(executors.connect(LocalSpec(device_options={"threads": 1})))
+
+
+def test_workers_of_a_data_loader_leave_the_session_alone(executors: LocalExecutors) -> None:
+    stream = new_stream(executors)
+    with bind(stream) as device:
+        total = torch.zeros((), device=device)
+        for (batch,) in DataLoader(TensorDataset(torch.arange(12.0)), batch_size=5, num_workers=1):
+            total += batch.to(device).sum()
+        assert total.item() == 66
+    stream.close()
+
+
+def _in_child(stream: SessionStream, tensor: torch.Tensor) -> bool:
+    torch.manual_seed(1)
+    with pytest.raises(UsageError, match="forked"):
+        tensor + 1
+    stream.close()
+    return not torch.get_device_module("dgsf").is_available()
+
+
+def test_a_forked_child_is_refused_and_the_parent_goes_on(executors: LocalExecutors) -> None:
+    stream = new_stream(executors)
+    with bind(stream) as device:
+        tensor = torch.ones(3, device=device)
+        child = os.fork()
+        if child == 0:
+            code = 1
+            try:
+                code = 0 if _in_child(stream, tensor) else 2
+            except BaseException:
+                traceback.print_exc()
+            finally:
+                os._exit(code)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert (tensor + 1).sum().item() == 6
+    stream.close()
+
+
+def test_a_seed_from_before_the_device_counts(executors: LocalExecutors) -> None:
+    torch.manual_seed(77)
+    stream = new_stream(executors)
+    with bind(stream) as device:
+        found = torch.rand(4, device=device).cpu()
+    stream.close()
+    torch.manual_seed(77)
+    assert torch.equal(found, torch.rand(4))
