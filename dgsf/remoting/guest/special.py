@@ -11,7 +11,7 @@ from dgsf.errors import OpNotAllowed
 from dgsf.remoting.guest.bound import bound
 from dgsf.remoting.guest.dispatch import dispatch, send
 from dgsf.remoting.guest.layout import PENDING
-from dgsf.remoting.guest.plans import SPECIALS, Plan
+from dgsf.remoting.guest.plans import SPECIALS, Plan, plan_of
 from dgsf.remoting.guest.tensor import RemoteTensor, refit
 from dgsf.remoting.guest.transfer import again, download, fill_pending, materialise, to_copy, upload
 
@@ -62,19 +62,14 @@ def _value(plan: Plan, args: Any, kwargs: Any) -> Any:
     return bound.need().fetch(tensor._h.id).item()
 
 
-@_special("_conj")
+@_special("_conj", "_conj_physical")
 def _conj(plan: Plan, args: Any, kwargs: Any) -> Any:
-    return dispatch(aten.conj_physical.default, args, {})
+    return send(plan_of(aten.conj_physical.default), args, {})  # whole: taken apart, it would come back here
 
 
 @_special("_neg_view")
 def _neg(plan: Plan, args: Any, kwargs: Any) -> Any:
     return dispatch(aten.neg.default, args, {})
-
-
-@_special("_conj_physical")
-def _conj_physical(plan: Plan, args: Any, kwargs: Any) -> Any:
-    return dispatch(aten.conj_physical.default, args, {})
 
 
 @_special("_reshape_alias")
