@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import traceback
 from collections.abc import Iterator
 
@@ -10,7 +11,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
-from dgsf.errors import UsageError
+from dgsf.errors import OutOfMemory, UsageError
 from dgsf.remoting.executor.local import LocalExecutors, LocalSpec
 from dgsf.remoting.guest.attach import bind
 from dgsf.remoting.guest.session_stream import SessionStream
@@ -72,3 +73,15 @@ def test_a_seed_from_before_the_device_counts(executors: LocalExecutors) -> None
     stream.close()
     torch.manual_seed(77)
     assert torch.equal(found, torch.rand(4))
+
+
+def test_too_little_memory_is_torchs_error_too(executors: LocalExecutors) -> None:
+    stream = new_stream(executors)
+    with bind(stream, alias="cuda"):
+        total = torch.cuda.get_device_properties(0).total_memory
+        assert total == stream.device.memory_bytes
+        with pytest.raises(torch.cuda.OutOfMemoryError) as caught:
+            torch.ones(4 * total, dtype=torch.uint8, device="cuda").sum().item()
+        assert type(pickle.loads(pickle.dumps(caught.value))) is OutOfMemory
+        assert torch.ones(2, device="cuda").sum().item() == 2
+    stream.close()

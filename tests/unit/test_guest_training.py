@@ -219,3 +219,19 @@ def test_attention_with_a_scale_of_zero(device):
     with torch.no_grad():
         there = F.scaled_dot_product_attention(q.to(device), k.to(device), k.to(device), scale=0.0)
         same(there, F.scaled_dot_product_attention(q, k, k, scale=0.0))
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+def test_ctc_loss_with_lengths_on_the_cpu(reduction, device):
+    lengths = torch.tensor([5, 4]), torch.tensor([2, 1])
+    targets = torch.ones(2, 2, dtype=torch.long)
+
+    def loss(scores):
+        return F.ctc_loss(scores.log_softmax(-1), targets.to(scores.device), *lengths, reduction=reduction)
+
+    both(lambda: loss, (5, 2, 4), device=device)
+
+
+def test_parameters_print_as_they_do_elsewhere(device):
+    text = repr(torch.nn.Parameter(torch.ones(2).to(device)))
+    assert text == "Parameter containing:\ntensor([1., 1.], device='dgsf:0', requires_grad=True)"

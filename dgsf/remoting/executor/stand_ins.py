@@ -10,11 +10,11 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch.nn import functional
 
 from dgsf.errors import OpNotAllowed
 
-Tensor = torch.Tensor
 _LSTM = 2  # the number of that mode
 
 
@@ -62,7 +62,7 @@ def _attention_backward(
     to_weights = grad @ value.to(wide).transpose(-2, -1)
     to_scores = weights * (to_weights - (grad * out.to(wide)).sum(-1, keepdim=True)) * factor
     found = (to_scores @ key.to(wide), to_scores.transpose(-2, -1) @ query.to(wide), weights.transpose(-2, -1) @ grad)
-    return tuple(_by_rows(each.to(query.dtype)) for each in found)  # type: ignore[return-value]
+    return tuple(_by_rows(each.to(query.dtype)) for each in found)
 
 
 def _by_rows(tensor: Tensor) -> Tensor:

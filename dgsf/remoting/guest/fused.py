@@ -123,6 +123,15 @@ def _additive(mask: Any, dtype: torch.dtype) -> Any:
     return torch.zeros_like(mask, dtype=dtype).masked_fill(mask.logical_not(), float("-inf"))
 
 
+def ctc_loss(
+    log_probs: Any, targets: Any, input_lengths: Any, target_lengths: Any, blank: int = 0, reduction: int = 1,
+    zero_infinity: bool = False,
+) -> Any:  # fmt: skip
+    """Lengths may be on the CPU, as for CUDA; torch would mix them with remote tensors."""
+    lengths = [each.to(log_probs.device) for each in (input_lengths, target_lengths)]
+    return aten.ctc_loss.Tensor.decompose(log_probs, targets, *lengths, blank, reduction, zero_infinity)
+
+
 def _whole(func: Any) -> Any:
     def kernel(*args: Any, **kwargs: Any) -> Any:
         return dispatch(func, args, kwargs)
@@ -166,6 +175,7 @@ def register(library: Any) -> None:
     library.impl("linear", _whole(aten.linear.default), "PrivateUse1")
     whole_matmul(True)
     library.impl("scaled_dot_product_attention", attention, "AutogradPrivateUse1")
+    library.impl("ctc_loss.Tensor", ctc_loss, "AutogradPrivateUse1")
     rnn.register(library)
     for func in _composites_with_out():
         library.impl(func.name().removeprefix("aten::"), _whole(func), "PrivateUse1")
