@@ -14,6 +14,7 @@ import torch
 
 from dgsf.remoting.executor.devices import Host, restore
 from dgsf.remoting.executor.stand_ins import off_cpu
+from dgsf.remoting.executor.zeroed import zeroing
 
 MAX_PENDING = 1024  # spans whose events are not done yet
 
@@ -87,7 +88,7 @@ class CudaDevice(Host):
         self._device_us = 0.0
 
     def bind(self, overload: Any, name: str) -> Callable[..., Any]:
-        return off_cpu(name, overload._op)
+        return zeroing(name, off_cpu(name, overload._op))
 
     # --- time
     def begin(self) -> None:
