@@ -1,4 +1,4 @@
-"""A program with a remote device that forks, and one that chose its seed before it had the device."""
+"""Programs with a remote device as they are: they fork, seed early, run out of memory, resize what they uploaded."""
 
 from __future__ import annotations
 
@@ -84,4 +84,13 @@ def test_too_little_memory_is_torchs_error_too(executors: LocalExecutors) -> Non
             torch.ones(4 * total, dtype=torch.uint8, device="cuda").sum().item()
         assert type(pickle.loads(pickle.dumps(caught.value))) is OutOfMemory
         assert torch.ones(2, device="cuda").sum().item() == 2
+    stream.close()
+
+
+def test_small_uploads_can_be_resized(executors: LocalExecutors) -> None:
+    stream = new_stream(executors)
+    with bind(stream) as device:
+        tensor = torch.tensor([1.0, 2.0]).to(device)
+        tensor.resize_(3)[2] = 3.0
+        assert tensor.tolist() == [1.0, 2.0, 3.0]
     stream.close()
