@@ -92,6 +92,10 @@ def show_hours(folder: Path) -> None:
         used = tenants.run(tasks, policy)
         ratio = used.gpu_hours / CONSPIRATOR_HOURS
         shown.add_row(name, f"{used.gpu_hours:.1f}", f"{ratio:.3f}", goal, f"{used.seconds / used.tasks * 1e6:.0f}")
+    for worth_s in (1800.0, 30.0):
+        used = tenants.run(tasks, Dgsf(), worth_moving_s=worth_s)
+        name = f"if tasks may move ({used.moves:,} moves, {worth_s:g} s saved by each)"
+        shown.add_row(name, f"{used.gpu_hours:.1f}", f"{used.gpu_hours / CONSPIRATOR_HOURS:.3f}", "", "")
     for name, hours in (
         ("bound: shares rounded up", tenants.bound_hours(tasks)),
         ("pure work", tenants.work_hours(tasks)),

@@ -1,7 +1,8 @@
 """A process that runs one program on one device, round by round, as its parent asks.
 
 Run as `python -m loadtests.remoting.runner PROGRAM WHERE`, with WHERE `native` (the CPU of this process) or
-`attached` (a remote device of the platform that the environment names).  Each line on standard input is a
+`attached` (a remote device of the platform that the environment names), or `direct` (a simulated A100 in this
+very process).  Each line on standard input is a
 number of steps; each line on standard output tells, as JSON, how long they took and what crossed the wire.
 """
 
@@ -17,14 +18,16 @@ from typing import Any
 import click
 import torch
 
-from dgsf.config import load_settings
+from dgsf.config import GIB, load_settings
 from dgsf.core.checkpointing import CheckpointPolicy
+from dgsf.remoting.executor.local import LocalSpec
 from dgsf.remoting.guest.attach import bind
 from dgsf.remoting.guest.modes import parse_modes
 from dgsf.remoting.guest.session_stream import SessionStream
 from dgsf.sdk.attach import Ticket, connect
 from dgsf.sdk.client import Client
 from loadtests.latency_relay import LatencyRelay
+from loadtests.remoting.direct import DirectStream
 from loadtests.remoting.programs import PROGRAMS, Step
 
 Counts = Callable[[], dict[str, int]]
@@ -32,7 +35,7 @@ Counts = Callable[[], dict[str, int]]
 
 @click.command()
 @click.argument("program", type=click.Choice(sorted(PROGRAMS)))
-@click.argument("where", type=click.Choice(["native", "attached"]))
+@click.argument("where", type=click.Choice(["native", "attached", "direct"]))
 @click.option("--threads", default=1, help="Threads of torch in this process.")
 @click.option("--gpu", default="any")
 @click.option("--memory", default="3GiB")
@@ -67,6 +70,11 @@ def _round(step: Step, steps: int, counts: Counts) -> dict[str, Any]:
 def _device(where: str, gpu: str, memory: str, delay_ms: float) -> Iterator[tuple[torch.device, Counts]]:
     if where == "native":
         yield torch.device("cpu"), dict
+        return
+    if where == "direct":
+        spec = LocalSpec(device_kind="sim", memory_bytes=16 * GIB, device_options={"timing": "a100", "values": "dummy"})
+        with bind(DirectStream(spec)) as device:
+            yield device, dict
         return
     client = Client()
     with contextlib.ExitStack() as stack:

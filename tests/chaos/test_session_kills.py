@@ -19,6 +19,7 @@ pytestmark = pytest.mark.timeout(400)
 PROGRAM = Path(__file__).parent / "session_program.py"
 STEPS = 150
 SECONDS = 120
+_started = []  # processes of programs, ended with their test
 
 
 @pytest.fixture(scope="module")
@@ -35,16 +36,24 @@ def platform(tmp_path_factory):
 class Program:
     """An attached program in a process of its own."""
 
-    def __init__(self, platform, steps=STEPS):
+    def __init__(self, platform, steps=STEPS, hold=-1):
         own = {"DGSF_URL": platform.url, "DGSF_API_KEY": platform.api_key, "OMP_NUM_THREADS": "1"}
         self.process = subprocess.Popen(
-            [sys.executable, str(PROGRAM), str(steps)],
+            [sys.executable, str(PROGRAM), str(steps), str(hold)],
             env=outer_environment() | own,
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
         )
         self.lines = []
+        _started.append(self.process)
+
+    def go_on(self):
+        """Past the step at which it waits."""
+        self.process.stdin.write("go\n")
+        self.process.stdin.flush()
+        return self
 
     def until_step(self, step):
         for line in self.process.stdout:
@@ -55,10 +64,20 @@ class Program:
 
     def end(self):
         """The steps' losses and the last line."""
-        with contextlib.closing(self.process.stdout):
+        with contextlib.closing(self.process.stdin), contextlib.closing(self.process.stdout):
             self.lines += [line.strip() for line in self.process.stdout]
         self.process.wait(SECONDS)
         return [line for line in self.lines if line.startswith("step ")], self.lines[-1]
+
+
+@pytest.fixture(autouse=True)
+def no_program_is_left():
+    yield
+    for process in _started:
+        if process.poll() is None:
+            process.kill()
+            process.communicate()
+    _started.clear()
 
 
 @pytest.fixture(scope="module")
@@ -129,7 +148,7 @@ async def test_a_program_goes_on_as_if_nothing_had_been(platform, undisturbed, v
 
 async def test_moves_and_drains_are_not_noticed(platform, undisturbed):
     with Client(platform.url, platform.api_key) as client:
-        program = Program(platform).until_step(STEPS // 4)
+        program = Program(platform, hold=STEPS - 10).until_step(STEPS // 4)
         (session,) = client.sessions()["sessions"]
         first = session["device_name"]
         client.move_session(session["id"])
@@ -139,7 +158,7 @@ async def test_moves_and_drains_are_not_noticed(platform, undisturbed):
         client.drain_device(second)
         platform.wait_until(lambda: device_of(client) != second, "a drained device without sessions")
         client.restore_device(second)
-        assert program.end() == undisturbed
+        assert program.go_on().end() == undisturbed
         wait_for_books(client)
         used, billed = await check_money(platform)
         assert used == billed > 0

@@ -58,7 +58,7 @@ class _Board:
         return float(len(self.load) * self.lengths.sum() - self.unpaid.sum())
 
 
-def plan(tasks: Sequence[Interval], random: Random, rounds: int = 40) -> tuple[list[int], float]:
+def plan(tasks: Sequence[Interval], random: Random, rounds: int = 12) -> tuple[list[int], float]:
     """The GPU of each task, and the time that GPUs are in use, in the unit of the tasks' times."""
     if not tasks:
         return [], 0.0

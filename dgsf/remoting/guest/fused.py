@@ -13,20 +13,21 @@ from typing import Any
 import torch
 
 from dgsf.remoting.guest import rnn
-from dgsf.remoting.guest.dispatch import dispatch
-from dgsf.remoting.guest.plans import DISTRUSTED, SPECIALS, Plan
+from dgsf.remoting.guest.dispatch import dispatch, send
+from dgsf.remoting.guest.plans import DISTRUSTED, SPECIALS, Plan, plan_of
 
 aten = torch.ops.aten
 _matmul: list[Any] = []  # its registration, while there is one
 
 # Metadata that meta kernels get wrong, or that depends on the device's own choice of kernel.
 DISTRUSTED.update((
-    "scaled_dot_product_attention", "_scaled_dot_product_flash_attention_for_cpu", "native_batch_norm", "lstm", "gru",
-    "rnn_tanh", "rnn_relu", "_native_batch_norm_legit", "_native_batch_norm_legit_functional", "_batch_norm_impl_index",
-    "_batch_norm_with_update", "_embedding_bag", "_embedding_bag_forward_only", "_linalg_svd", "linalg_svd", "svd",
-    "linalg_eig", "linalg_eigvals", "_fft_r2c", "_fft_c2r", "_fft_c2c", "mkldnn_rnn_layer", "mkldnn_rnn_layer_backward",
-    "max_unpool2d", "max_unpool3d", "nonzero_static", "_linalg_det", "_linalg_slogdet", "_linalg_solve_ex",
-    "_transformer_encoder_layer_fwd", "_native_multi_head_attention", "linalg_lstsq", "_linalg_eigh", "linalg_qr",
+    "scaled_dot_product_attention", "_scaled_dot_product_flash_attention_for_cpu", "native_batch_norm", "batch_norm",
+    "lstm", "gru", "rnn_tanh", "rnn_relu", "_native_batch_norm_legit", "_native_batch_norm_legit_functional",
+    "_batch_norm_impl_index", "_batch_norm_with_update", "_embedding_bag", "_embedding_bag_forward_only",
+    "_linalg_svd", "linalg_svd", "svd", "linalg_eig", "linalg_eigvals", "_fft_r2c", "_fft_c2r", "_fft_c2c",
+    "mkldnn_rnn_layer", "mkldnn_rnn_layer_backward", "max_unpool2d", "max_unpool3d", "nonzero_static", "_linalg_det",
+    "_linalg_slogdet", "_linalg_solve_ex", "_transformer_encoder_layer_fwd", "_native_multi_head_attention",
+    "linalg_lstsq", "_linalg_eigh", "linalg_qr",
 ))  # fmt: skip
 
 
@@ -132,6 +133,18 @@ def ctc_loss(
     return aten.ctc_loss.Tensor.decompose(log_probs, targets, *lengths, blank, reduction, zero_infinity)
 
 
+def batch_norm(
+    source: Any, weight: Any, bias: Any, mean: Any, variance: Any, training: bool, momentum: float, eps: float,
+    cudnn: bool,
+) -> Any:  # fmt: skip
+    """One call with one result where nothing is learnt; else as torch takes it apart."""
+    args = (source, weight, bias, mean, variance, training, momentum, eps, cudnn)
+    wanted = torch.is_grad_enabled() and any(part is not None and part.requires_grad for part in args[:3])
+    if training or wanted:
+        return aten.batch_norm.default.decompose(*args)
+    return send(plan_of(aten.batch_norm.default), args, {})
+
+
 def _whole(func: Any) -> Any:
     def kernel(*args: Any, **kwargs: Any) -> Any:
         return dispatch(func, args, kwargs)
@@ -176,6 +189,8 @@ def register(library: Any) -> None:
     whole_matmul(True)
     library.impl("scaled_dot_product_attention", attention, "AutogradPrivateUse1")
     library.impl("ctc_loss.Tensor", ctc_loss, "AutogradPrivateUse1")
+    library.impl("batch_norm", batch_norm, "AutogradPrivateUse1")
+    SPECIALS["aten::batch_norm"] = lambda plan, args, kwargs: batch_norm(*args, **kwargs)
     rnn.register(library)
     for func in _composites_with_out():
         library.impl(func.name().removeprefix("aten::"), _whole(func), "PrivateUse1")

@@ -22,6 +22,7 @@ from dgsf.remoting.guest.answers import Question
 from dgsf.remoting.guest.fetches import Result, bulk_size, meta_of, result_of, tensor_of
 from dgsf.remoting.guest.kinds import Kind, Meta
 from dgsf.remoting.guest.modes import FULL, Modes
+from dgsf.remoting.guest.pace import Pace
 from dgsf.remoting.guest.recorder import Recorder
 from dgsf.remoting.guest.survival import Survival
 from dgsf.remoting.guest.uploads import Uploads
@@ -30,9 +31,6 @@ from dgsf.wire.session import Began
 
 _FETCH, _SYNC, _META = int(Record.FETCH), int(Record.SYNC), int(Record.META)
 _SEED, _RNG_STATE, _SET_RNG_STATE = int(Record.SEED), int(Record.RNG_STATE), int(Record.SET_RNG_STATE)
-HOLD_SECONDS = 150e-6  # work is not held back for longer while the program makes calls,
-MAX_HOLD_SECONDS = 2e-3  # or, if the device has been waited for,
-HOLD_SHARE = 0.05  # for so much of the time of that
 INLINE_FLUSH_BYTES = 256 * 1024
 
 
@@ -55,7 +53,7 @@ class SessionStream:
         self._link = Survival(
             sock, self._recorder, self._uploads, (policy or CheckpointPolicy()) if modes.survival else None, now
         )
-        self._hold = HOLD_SECONDS if modes.coalesce else 0.0
+        self._pace = Pace() if modes.coalesce else None
         self._due = 0.0
         self._inline_bytes = 0
         self._direct = modes.naive
@@ -178,24 +176,19 @@ class SessionStream:
         self._lock = threading.RLock()  # the other may be held by a thread that does not exist here
         self._link.abandon()
 
-    def _pace(self, started: float, now: float) -> None:
-        """A device that is far behind does not mind larger batches; the first after an answer is sent soon."""
-        self._inline_bytes = 0
-        if self.modes.coalesce:
-            self._hold = min(MAX_HOLD_SECONDS, max(HOLD_SECONDS, (now - started) * HOLD_SHARE))
-            self._due = now + HOLD_SECONDS
-
     def _flush_soon(self) -> None:
         """Few tensors are alive: a good moment for the checkpoint that is due."""
         self._due = 0.0
         self._link.look_soon()
 
     def _flush(self, now: float) -> None:
-        self._due = now + self._hold
         self._inline_bytes = 0
         records = self._recorder.take()
         if records:
             self._link.send(records)
+        if self._pace is not None:
+            done = self._now()
+            self._due = done + self._pace.sent(done - now)
         self._link.look(now)
 
     def _read(self, record_of: Callable[[int], list[Any]], size_of: Callable[[Any], int] | None = None) -> Question:
@@ -216,7 +209,10 @@ class SessionStream:
             link.wait(question)
         finally:
             link.answers.close(question)
-        self._pace(started, self._now())
+        self._inline_bytes = 0
+        if self._pace is not None:
+            now = self._now()
+            self._due = now + self._pace.answered(now - started)
         if question.failure is not None:
             raise link.error(question.failure)
         link.raise_owed()  # told to a checkpoint in between

@@ -1,0 +1,42 @@
+"""How long work may be held back, so that several calls leave in one batch. Pure.
+
+A batch costs the guest a system call and wakes two processes; held back for too long, it lets the device run
+dry.  So the first batch after an answer leaves soon, and later ones wait longer only as far as the device was
+found to be behind when its last answer was waited for.  Where sending itself is slow, batches are fewer.
+"""
+
+from __future__ import annotations
+
+FIRST_SECONDS = 150e-6
+LONGEST_SECONDS = 2e-3
+GROWTH = 1.5  # from one batch to the next
+BEHIND_SHARE = 0.5  # of the time by which the device is behind
+SENDING_SHARE = 0.1  # of its time that the guest may spend on sending
+_SMOOTH = 0.2
+_FORGET = 1.02  # by so much a quicker answer of long ago counts less with each new one
+
+
+class Pace:
+    """Learns from how long sending takes and how long answers are waited for."""
+
+    __slots__ = ("_cost", "_hold", "_limit", "_quickest")
+
+    def __init__(self) -> None:
+        self._cost = 0.0
+        self._hold = FIRST_SECONDS
+        self._limit = FIRST_SECONDS
+        self._quickest = float("inf")
+
+    def sent(self, seconds: float) -> float:
+        """A batch left and took so long to send; returns how long the next may be held back."""
+        self._cost += (seconds - self._cost) * _SMOOTH
+        self._hold = min(self._hold * GROWTH, self._limit)
+        return min(LONGEST_SECONDS, max(self._hold, self._cost / SENDING_SHARE))
+
+    def answered(self, waited: float) -> float:
+        """An answer came after so long; returns how long the next batch, a first one, may be held back."""
+        self._quickest = min(self._quickest * _FORGET, waited)
+        behind = waited - self._quickest
+        self._limit = min(LONGEST_SECONDS, max(FIRST_SECONDS, behind * BEHIND_SHARE))
+        self._hold = FIRST_SECONDS
+        return FIRST_SECONDS

@@ -1,0 +1,33 @@
+"""How long work is held back."""
+
+from dgsf.remoting.guest.pace import FIRST_SECONDS, LONGEST_SECONDS, Pace
+
+
+def test_the_first_batch_after_an_answer_leaves_soon():
+    pace = Pace()
+    pace.answered(0.1)
+    pace.sent(0.01)
+    assert pace.answered(0.1) == FIRST_SECONDS
+
+
+def test_a_device_that_keeps_up_gets_small_batches():
+    pace = Pace()
+    for _ in range(10):
+        pace.answered(200e-6)
+        assert [pace.sent(5e-6) for _ in range(5)] == [FIRST_SECONDS] * 5
+
+
+def test_a_device_that_is_behind_gets_larger_and_larger_ones():
+    pace = Pace()
+    pace.answered(200e-6)
+    pace.answered(4e-3)
+    holds = [pace.sent(5e-6) for _ in range(12)]
+    assert holds == sorted(holds)
+    assert FIRST_SECONDS < holds[0] < holds[-1] <= LONGEST_SECONDS
+
+
+def test_where_sending_is_slow_batches_are_fewer_within_bounds():
+    pace = Pace()
+    holds = [pace.sent(50e-6) for _ in range(30)]
+    assert 400e-6 < holds[-1] <= 500e-6
+    assert max(pace.sent(1.0) for _ in range(30)) == LONGEST_SECONDS
