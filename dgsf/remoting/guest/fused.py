@@ -14,10 +14,12 @@ import torch
 
 from dgsf.remoting.guest import rnn
 from dgsf.remoting.guest.dispatch import dispatch, send
+from dgsf.remoting.guest.layout import ON_COMPLEX
 from dgsf.remoting.guest.plans import DISTRUSTED, SPECIALS, Plan, plan_of
 
 aten = torch.ops.aten
 _matmul: list[Any] = []  # its registration, while there is one
+_complex: list[bool] = []  # not empty: complex numbers were met
 
 # Metadata that meta kernels get wrong, or that depends on the device's own choice of kernel.
 DISTRUSTED.update((
@@ -173,7 +175,8 @@ def _writes_named(schema: Any) -> bool:
 
 
 def whole_matmul(wanted: bool) -> None:
-    """Send `matmul` whole, or let torch take it apart: the whole one has no forward-mode derivative."""
+    """Send `matmul` whole, or let torch take it apart: whole it has no forward-mode and no complex derivative."""
+    wanted = wanted and not _complex
     if wanted and not _matmul:
         library = torch.library.Library("aten", "IMPL")
         library.impl("matmul", _whole(aten.matmul.default), "PrivateUse1")
@@ -182,7 +185,14 @@ def whole_matmul(wanted: bool) -> None:
         _matmul.pop()._destroy()
 
 
+def _saw_complex() -> None:
+    if not _complex:
+        _complex.append(True)
+        whole_matmul(False)
+
+
 def register(library: Any) -> None:
+    ON_COMPLEX.append(_saw_complex)
     SPECIALS["aten::linear_backward"] = linear_backward
     SPECIALS["aten::matmul_backward"] = matmul_backward
     library.impl("linear", _whole(aten.linear.default), "PrivateUse1")
