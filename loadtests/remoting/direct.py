@@ -95,9 +95,6 @@ class DirectStream:
         """Nothing is held back."""
 
     def forked(self) -> None:
-        """A child has a copy of everything."""
-
-    def forked(self) -> None:
         """There is no connection to let go of."""
 
     def close(self) -> None:
