@@ -21,7 +21,10 @@ Attach = Literal["near", "fabric"]
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """One device command: what the device, the link and the guest had to do for it."""
+    """One device command: what the device, the link and the guest had to do for it.
+
+    One that asks nothing of device and link is time of the guest alone, such as its work after the last answer.
+    """
 
     kernel_us: float
     up_bytes: int = 0
@@ -57,9 +60,10 @@ class Link:
     command_us: float = 0.0  # the guest's cost to encode and send one command
     sync_us: float = 0.0  # the cost of one reply beside the round trip: waking up, decoding
     serve_us: float = 0.0  # the device side's cost to receive and start one command
+    hold_us: float = 0.0  # the guest may keep commands back for so long, to send many at once; not with a window
 
     def __post_init__(self) -> None:
-        for name in ("round_trip_us", "command_us", "sync_us", "serve_us"):
+        for name in ("round_trip_us", "command_us", "sync_us", "serve_us", "hold_us"):
             value = getattr(self, name)
             if not (value >= 0 and math.isfinite(value)):
                 raise ValueError(f"{name} is {value}; it must be a finite number of at least 0")
@@ -94,15 +98,26 @@ def predict(recording: Recording, link: Link = NATIVE) -> Prediction:
     """The run over this link."""
     guest = sent = device = replied = waiting = 0.0
     half, up, down = link.round_trip_us / 2, link.bytes_per_us, link.down_bytes_per_us
+    hold = 0.0 if link.window else link.hold_us
     acknowledged: deque[float] = deque()
+    held: list[Command] = []
+    due = hold  # what is issued from then on is sent, with all that was kept back
     for item in recording.commands:
         guest += item.guest_us + link.command_us
+        if not (item.kernel_us or item.up_bytes or item.sync):
+            continue
         if link.window and len(acknowledged) >= link.window:
             free_at = acknowledged.popleft()
             waiting += max(0.0, free_at - guest)
             guest = max(guest, free_at)
-        sent = max(sent, guest) + item.up_bytes / up
-        device = max(device, sent + half) + link.serve_us + item.kernel_us
+        held.append(item)
+        if guest < due and not item.sync:
+            continue
+        due = guest + hold
+        for each in held:
+            sent = max(sent, guest) + each.up_bytes / up
+            device = max(device, sent + half) + link.serve_us + each.kernel_us
+        held.clear()
         if link.window:
             acknowledged.append(device + half)
         if item.sync:
@@ -110,6 +125,10 @@ def predict(recording: Recording, link: Link = NATIVE) -> Prediction:
             back = replied + half + link.sync_us
             waiting += back - guest
             guest = back
+            due = guest + hold
+    for each in held:
+        sent = max(sent, guest) + each.up_bytes / up
+        device = max(device, sent + half) + link.serve_us + each.kernel_us
     kernels = math.fsum(item.kernel_us for item in recording.commands)
     return Prediction(
         total_us=max(guest, device),

@@ -43,6 +43,14 @@ def test_a_window_of_one_makes_every_command_wait():
     assert predict(commands, closed).waiting_us == pytest.approx(11 * 101)
 
 
+def test_commands_are_kept_back_for_a_while_and_then_sent_together():
+    commands = stream(*[Command(1, guest_us=10)] * 4, Command(1, guest_us=10))
+    assert predict(commands, Link(hold_us=30)).total_us == pytest.approx(52)  # three at 30, two at the end
+    assert predict(stream(*[Command(100, guest_us=10)] * 2), Link(hold_us=50)).total_us == pytest.approx(220)
+    asked = stream(Command(1, guest_us=10), Command(1, guest_us=10, sync=True))
+    assert predict(asked, Link(hold_us=500)).total_us == pytest.approx(22)
+
+
 def test_the_choice_tells_why():
     chatty = stream(*[Command(10, down_bytes=4, sync=True)] * 100)
     quiet = stream(*[Command(100)] * 100, Command(1, down_bytes=4, sync=True))

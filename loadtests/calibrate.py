@@ -1,0 +1,210 @@
+"""How well the performance model foretells: programs are recorded once, predicted at several distances, measured there.
+
+Run as `python -m loadtests.calibrate`.  A program is recorded beside its device; the link at each distance is measured
+by questions and a download alone; the prediction from the two is held against runs of the program over that link.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from statistics import median
+
+import click
+import torch
+
+from dgsf.core.checkpointing import CheckpointPolicy
+from dgsf.core.perfmodel import Link, Recording, predict
+from dgsf.remoting.executor.local import LocalExecutors, LocalSpec
+from dgsf.remoting.guest.attach import bind
+from dgsf.remoting.guest.probe import Typical, measure_link
+from dgsf.remoting.guest.session_stream import SessionStream
+from dgsf.remoting.profiling import profiler
+from functions.models.recurrent import LstmClassifier
+from functions.models.transformer import Gpt
+from functions.workloads import bert_qa, ct_scan, face_identification, kmeans
+from loadtests.latency_relay import LatencyRelay
+from loadtests.plan import Plan
+from loadtests.report import Row, Section, at_most
+
+DELAYS_MS = (0.0, 0.5, 1.0, 5.0)
+GOAL = 0.10
+WARM = 5
+Step = Callable[[], object]
+Program = Callable[[torch.device], Step]
+TYPICAL: dict[str, Typical] = {"median": median, "best": min}
+
+
+def _lstm(device: torch.device) -> Step:
+    model, words = LstmClassifier(32, 64).eval().to(device), torch.randn(4, 24, 32)
+
+    def step() -> object:
+        with torch.no_grad():
+            return model(words.to(device)).cpu()
+
+    return step
+
+
+def _gpt(device: torch.device) -> Step:
+    model = Gpt(words=128, length=64, width=64, layers=2, heads=2).to(device)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    tokens = torch.randint(0, 128, (4, 65)).to(device)
+
+    def step() -> object:
+        optimizer.zero_grad()
+        loss = model.loss(tokens)
+        loss.backward()
+        optimizer.step()
+        return loss.item()
+
+    return step
+
+
+def _talkative(device: torch.device) -> Step:
+    """Asks for a value after each piece of work: distance is all that counts."""
+    matrix = torch.randn(128, 128).to(device) / 12
+
+    def step() -> object:
+        return [(matrix @ matrix).sum().item() for _ in range(10)]
+
+    return step
+
+
+PROGRAMS: dict[str, Program] = {
+    "k-means": lambda device: lambda: kmeans.run(device, 5_000, 8, 8, 10, 0),
+    "CT scan": lambda device: lambda: ct_scan.run(device, 8, 32, 0),
+    "face identification": lambda device: lambda: face_identification.run(device, 4, 16, 0.2, 0),
+    "BERT questions": lambda device: lambda: bert_qa.run(device, "What does it share?", bert_qa.TEXT, "tiny"),
+    "LSTM": _lstm,
+    "GPT training step": _gpt,
+    "ten values asked for": _talkative,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One program at one distance."""
+
+    program: str
+    delay_ms: float
+    predicted_us: float
+    measured_us: float
+
+    @property
+    def error(self) -> float:
+        return abs(self.predicted_us / self.measured_us - 1)
+
+
+class Calibration:
+    """Executors of one process, and what counts as the typical of several runs."""
+
+    def __init__(self, executors: LocalExecutors, repeats: int, typical: Typical) -> None:
+        self._executors = executors
+        self._repeats = repeats
+        self._typical = typical
+
+    def cases(self, name: str, program: Program, say: Callable[[str], None]) -> Iterator[Case]:
+        """One program at all distances."""
+        recording, beside, total_us = self._record(program)
+        say(f"{name}: {len(recording.commands)} commands, {total_us / 1e3:.2f} ms while recorded")
+        for delay_ms in DELAYS_MS:
+            there, measured_us = self._measure(program, delay_ms)
+            link = replace(
+                beside,
+                round_trip_us=2e3 * delay_ms,
+                sync_us=max(0.0, there.sync_us - 2e3 * delay_ms),
+                bytes_per_us=there.bytes_per_us,
+            )
+            case = Case(name, delay_ms, predict(recording, link).total_us, measured_us)
+            say(_told(case))
+            yield case
+
+    def _record(self, program: Program) -> tuple[Recording, Link, float]:
+        """The recording of the typical run, and the link with what its commands cost."""
+        forget_models()
+        torch.manual_seed(0)
+        with profiler(threads=1, executors=self._executors) as made:
+            step, link = _warm(program, made.device), made.measure_link(self._typical)
+            runs = [made.run(step) for _ in range(self._repeats)]
+        middle = self._typical([run.total_us for run in runs])
+        chosen = min(runs, key=lambda run: abs(run.total_us - middle))
+        return chosen.recording(link), chosen.served_by(link), chosen.total_us
+
+    def _measure(self, program: Program, delay_ms: float) -> tuple[Link, float]:
+        """The link, and the program's time over it."""
+        forget_models()
+        torch.manual_seed(0)
+        with self._over(delay_ms) as (stream, device):
+            step, link = _warm(program, device), measure_link(stream, device, self._typical)
+            return link, self._typical([_took_us(step, stream) for _ in range(self._repeats)])
+
+    @contextmanager
+    def _over(self, delay_ms: float) -> Iterator[tuple[SessionStream, torch.device]]:
+        with ExitStack() as stack:
+            sock = self._executors.connect(LocalSpec(device_options={"threads": 1}))
+            sock = stack.enter_context(LatencyRelay(sock, delay_ms / 1e3)).guest
+            stream = SessionStream(sock, policy=CheckpointPolicy())
+            stack.callback(stream.close)
+            yield stream, stack.enter_context(bind(stream))
+
+
+def calibrate(repeats: int, say: Callable[[str], None], typical: Typical = median) -> list[Case]:
+    """All programs at all distances."""
+    torch.set_num_threads(1)
+    with LocalExecutors() as executors:
+        calibration = Calibration(executors, repeats, typical)
+        return [case for name, program in PROGRAMS.items() for case in calibration.cases(name, program, say)]
+
+
+def _warm(program: Program, device: torch.device) -> Step:
+    step = program(device)
+    for _ in range(WARM):
+        step()
+    return step
+
+
+def _took_us(step: Step, stream: SessionStream) -> float:
+    stream.sync()
+    began = time.perf_counter_ns()
+    step()
+    return (time.perf_counter_ns() - began) / 1e3
+
+
+def forget_models() -> None:
+    """Weights that a workload keeps end with the session that they live in."""
+    for module in (ct_scan, face_identification, bert_qa):
+        module.network.cache_clear()
+    face_identification.gallery.cache_clear()
+
+
+def _told(case: Case) -> str:
+    times = f"predicted {case.predicted_us / 1e3:8.2f} ms  measured {case.measured_us / 1e3:8.2f} ms"
+    return f"  {case.program:22} {case.delay_ms:4g} ms each way  {times}  error {case.error:6.1%}"
+
+
+def measure(plan: Plan) -> Section:
+    """For `make bench`."""
+    section = Section("The performance model: predicted against measured (CPU device, one thread)")
+    for case in calibrate(plan.rounds, plan.say):
+        what = f"{case.program}, {case.delay_ms:g} ms each way: error of the prediction"
+        predicted, measured = case.predicted_us / 1e3, case.measured_us / 1e3
+        section.rows.append(Row(what, predicted, measured, case.error, at_most(GOAL), "ms"))
+    return section
+
+
+@click.command()
+@click.option("--repeats", default=7, show_default=True, type=click.IntRange(1, 1000), help="Runs of each.")
+@click.option(
+    "--of", default="median", type=click.Choice(list(TYPICAL)), help="Which run counts; the best on a busy machine."
+)
+def main(repeats: int, of: str) -> None:
+    """Predict and measure; print the error of each case."""
+    cases = calibrate(repeats, click.echo, TYPICAL[of])
+    within = sum(case.error <= GOAL for case in cases)
+    click.echo(f"{within} of {len(cases)} within {GOAL:.0%}; median error {median(case.error for case in cases):.1%}")
+
+
+if __name__ == "__main__":
+    main()
