@@ -12,11 +12,14 @@ import math
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Literal
 
 NEAR_ABOVE = 1.10  # a slow-down that the fabric may cost at most, if nothing else is said
 SHOWN_LATENCIES_US = (5.0, 50.0, 1_000.0)
+CURVE_US = (0.0, 5.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1_000.0, 5_000.0)
 Attach = Literal["near", "fabric"]
+Curve = tuple[tuple[float, float], ...]  # round trips in µs, rising, and the slow-down at each
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,3 +173,28 @@ def choose_attach(recording: Recording, link: Link, most: float = NEAR_ABOVE) ->
     waits = f"{run.sync_points} sync points at a round trip of {link.round_trip_us:g} µs"
     data = f"{(run.up_bytes + run.down_bytes) / 1e6:.1f} MB of data"
     return AttachChoice("near", ratio, f"over the fabric it would take {ratio:.2f} x native: {waits}, {data}")
+
+
+def curve_of(recording: Recording, link: Link) -> Curve:
+    """The slow-down over the round trip: all that a platform must know of a function to choose for it."""
+    return tuple(zip(CURVE_US, slowdowns(recording, link, CURVE_US), strict=True))
+
+
+def read_off(curve: Curve, round_trip_us: float) -> float:
+    """The slow-down at this round trip; between two points a line, beyond the last one the last line goes on."""
+    if len(curve) == 1:
+        return curve[0][1]
+    pairs = list(pairwise(curve))
+    (x, y), (next_x, next_y) = next((pair for pair in pairs if round_trip_us <= pair[1][0]), pairs[-1])
+    return max(0.0, y + (next_y - y) * (max(round_trip_us, curve[0][0]) - x) / (next_x - x))
+
+
+def choose_by_curve(curve: Curve, round_trip_us: float, most: float = NEAR_ABOVE) -> AttachChoice:
+    """As `choose_attach`, from a stored curve; near if there is none."""
+    if not curve:
+        return AttachChoice("near", 1.0, "there is no profile of it; 'dgsf profile --save' makes one")
+    ratio = read_off(curve, round_trip_us)
+    told = f"{ratio:.2f} x native at a round trip of {round_trip_us:g} µs"
+    if ratio <= most:
+        return AttachChoice("fabric", ratio, f"over the fabric it takes {told}, within {most:.2f} x")
+    return AttachChoice("near", ratio, f"over the fabric it would take {told}, over {most:.2f} x")

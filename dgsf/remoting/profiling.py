@@ -22,6 +22,7 @@ from dgsf.core.perfmodel import Link, Recording
 from dgsf.remoting.executor.callclock import read_clock
 from dgsf.remoting.executor.local import LocalExecutors, LocalSpec
 from dgsf.remoting.guest.attach import bind
+from dgsf.remoting.guest.bound import bound
 from dgsf.remoting.guest.modes import Modes
 from dgsf.remoting.guest.probe import Typical, measure_link
 from dgsf.remoting.guest.recording import Event, RecordingStream, Took, mean_serve_us, recording_of
@@ -93,4 +94,6 @@ def profiler(
         stream = RecordingStream(SessionStream(starter.connect(spec), MODES), time.perf_counter_ns)
         stack.callback(stream.close)
         device = stack.enter_context(bind(stream, alias))
+        bound.standing = True  # dgsf.attach() in the program is this device
+        stack.callback(setattr, bound, "standing", False)
         yield Profiler(stream, device, clock)
