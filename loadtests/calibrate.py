@@ -7,9 +7,9 @@ by questions and a download alone; the prediction from the two is held against r
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from statistics import median
 
 import click
@@ -32,6 +32,7 @@ from loadtests.report import Row, Section, at_most
 DELAYS_MS = (0.0, 0.5, 1.0, 5.0)
 GOAL = 0.10
 WARM = 5
+REPEATS = 7
 Step = Callable[[], object]
 Program = Callable[[torch.device], Step]
 TYPICAL: dict[str, Typical] = {"median": median, "best": min}
@@ -85,16 +86,16 @@ PROGRAMS: dict[str, Program] = {
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One program at one distance."""
+    """One program at one distance; a prediction and a measurement per round, both of the same minutes."""
 
     program: str
     delay_ms: float
-    predicted_us: float
-    measured_us: float
+    predicted_us: list[float] = field(default_factory=list)
+    measured_us: list[float] = field(default_factory=list)
 
     @property
     def error(self) -> float:
-        return abs(self.predicted_us / self.measured_us - 1)
+        return abs(median(self.predicted_us) / median(self.measured_us) - 1)
 
 
 class Calibration:
@@ -105,21 +106,18 @@ class Calibration:
         self._repeats = repeats
         self._typical = typical
 
-    def cases(self, name: str, program: Program, say: Callable[[str], None]) -> Iterator[Case]:
-        """One program at all distances."""
+    def round(self, name: str, cases: Iterable[Case], say: Callable[[str], None]) -> None:
+        """One program: recorded beside its device, then run at each distance."""
+        program = PROGRAMS[name]
         recording, beside, total_us = self._record(program)
         say(f"{name}: {len(recording.commands)} commands, {total_us / 1e3:.2f} ms while recorded")
-        for delay_ms in DELAYS_MS:
-            there, measured_us = self._measure(program, delay_ms)
-            link = replace(
-                beside,
-                round_trip_us=2e3 * delay_ms,
-                sync_us=max(0.0, there.sync_us - 2e3 * delay_ms),
-                bytes_per_us=there.bytes_per_us,
-            )
-            case = Case(name, delay_ms, predict(recording, link).total_us, measured_us)
-            say(_told(case))
-            yield case
+        for case in cases:
+            trip_us = 2e3 * case.delay_ms
+            there, measured_us = self._measure(program, case.delay_ms)
+            sync_us = max(0.0, there.sync_us - trip_us)
+            link = replace(beside, round_trip_us=trip_us, sync_us=sync_us, bytes_per_us=there.bytes_per_us)
+            case.predicted_us.append(predict(recording, link).total_us)
+            case.measured_us.append(measured_us)
 
     def _record(self, program: Program) -> tuple[Recording, Link, float]:
         """The recording of the typical run, and the link with what its commands cost."""
@@ -150,12 +148,19 @@ class Calibration:
             yield stream, stack.enter_context(bind(stream))
 
 
-def calibrate(repeats: int, say: Callable[[str], None], typical: Typical = median) -> list[Case]:
-    """All programs at all distances."""
+def calibrate(
+    rounds: int, repeats: int, say: Callable[[str], None], typical: Typical = median, names: Iterable[str] = PROGRAMS
+) -> list[Case]:
+    """Programs at all distances, round by round, so that a disturbed minute spoils one round only."""
     torch.set_num_threads(1)
+    cases = {name: [Case(name, delay_ms) for delay_ms in DELAYS_MS] for name in names}
     with LocalExecutors() as executors:
         calibration = Calibration(executors, repeats, typical)
-        return [case for name, program in PROGRAMS.items() for case in calibration.cases(name, program, say)]
+        for number in range(rounds):
+            say(f"round {number + 1}/{rounds}")
+            for name, wanted in cases.items():
+                calibration.round(name, wanted, say)
+    return [case for found in cases.values() for case in found]
 
 
 def _warm(program: Program, device: torch.device) -> Step:
@@ -180,28 +185,34 @@ def forget_models() -> None:
 
 
 def _told(case: Case) -> str:
-    times = f"predicted {case.predicted_us / 1e3:8.2f} ms  measured {case.measured_us / 1e3:8.2f} ms"
-    return f"  {case.program:22} {case.delay_ms:4g} ms each way  {times}  error {case.error:6.1%}"
+    predicted, measured = median(case.predicted_us) / 1e3, median(case.measured_us) / 1e3
+    times = f"predicted {predicted:8.2f} ms  measured {measured:8.2f} ms"
+    return f"{case.program:22} {case.delay_ms:4g} ms each way  {times}  error {case.error:6.1%}"
 
 
 def measure(plan: Plan) -> Section:
     """For `make bench`."""
     section = Section("The performance model: predicted against measured (CPU device, one thread)")
-    for case in calibrate(plan.rounds, plan.say):
+    for case in calibrate(plan.rounds, REPEATS, plan.say):
         what = f"{case.program}, {case.delay_ms:g} ms each way: error of the prediction"
-        predicted, measured = case.predicted_us / 1e3, case.measured_us / 1e3
+        predicted, measured = median(case.predicted_us) / 1e3, median(case.measured_us) / 1e3
         section.rows.append(Row(what, predicted, measured, case.error, at_most(GOAL), "ms"))
+        section.raw[what] = {"predicted_us": case.predicted_us, "measured_us": case.measured_us}
     return section
 
 
 @click.command()
-@click.option("--repeats", default=7, show_default=True, type=click.IntRange(1, 1000), help="Runs of each.")
+@click.option("--rounds", default=5, show_default=True, type=click.IntRange(1, 1000), help="Rounds over everything.")
+@click.option("--repeats", default=REPEATS, show_default=True, type=click.IntRange(1, 1000), help="Runs in a round.")
 @click.option(
     "--of", default="median", type=click.Choice(list(TYPICAL)), help="Which run counts; the best on a busy machine."
 )
-def main(repeats: int, of: str) -> None:
+@click.option("--only", "names", multiple=True, type=click.Choice(list(PROGRAMS)), help="Only this program.")
+def main(rounds: int, repeats: int, of: str, names: tuple[str, ...]) -> None:
     """Predict and measure; print the error of each case."""
-    cases = calibrate(repeats, click.echo, TYPICAL[of])
+    cases = calibrate(rounds, repeats, lambda text: click.echo(text, err=True), TYPICAL[of], names or PROGRAMS)
+    for case in cases:
+        click.echo(_told(case))
     within = sum(case.error <= GOAL for case in cases)
     click.echo(f"{within} of {len(cases)} within {GOAL:.0%}; median error {median(case.error for case in cases):.1%}")
 

@@ -46,7 +46,7 @@ class Run:
         return (self.ended - self.began) / 1e3
 
     def recording(self, link: Link) -> Recording:
-        return recording_of(self.events, self.began, self.ended, self.took, link.command_us)
+        return recording_of(self.events, self.began, self.ended, self.took, link)
 
     def served_by(self, link: Link) -> Link:
         """The link with what this program's commands cost on the device side."""
@@ -70,14 +70,14 @@ class Profiler:
         stream = self._stream
         stream.start()
         value = program()
-        stream.stop()
-        wanted = {event.call for event in stream.events}
+        events = stream.stop()
+        wanted = {event.call for event in events}
         took = {
             call: Took(each.device_ns / 1e3, each.serve_ns / 1e3)
             for call, each in read_clock(self._clock).items()
             if call in wanted
         }
-        return Run(stream.events, stream.began, stream.ended, took, value)
+        return Run(events, stream.began, stream.ended, took, value)
 
 
 @contextmanager

@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 
 import torch
 
-from dgsf.core.perfmodel import Command, Recording
+from dgsf.core.perfmodel import Command, Link, Recording
 from dgsf.remoting.guest.kinds import Kind, Meta
 from dgsf.remoting.guest.session_stream import SessionStream
 
-SUPPLY_BYTES = 64 * 1024  # so many bytes up while an answer is awaited: content that was not there is being sent
+BULK_BYTES = 64 * 1024  # so many bytes up at once are a transfer; while an answer is awaited, of content that is missed
 
 
 class Event(NamedTuple):
@@ -40,7 +40,7 @@ class Took:
 
 
 class RecordingStream:
-    """See `dgsf.remoting.guest.kinds.Stream`; `events` is what was noted between `start` and `stop`."""
+    """See `dgsf.remoting.guest.kinds.Stream`; `stop` gives what was noted since `start`."""
 
     def __init__(self, real: SessionStream, now_ns: Callable[[], int]) -> None:
         self.real = real
@@ -56,12 +56,14 @@ class RecordingStream:
         self.events = []
         self.began = self._now()
 
-    def stop(self) -> None:
+    def stop(self) -> list[Event]:
         """The program is done; waits for the device, so that this is part of what was noted."""
         if self.events and not self.events[-1].waited:
             self.sync()
         self.ended = self._now()
         self.real.sync()  # the executor's clock is complete up to the question before this one
+        events, self.events = self.events, []
+        return events
 
     def _noted(self, name: str, do: Callable[..., Any], *args: Any) -> Any:
         began = self._now()
@@ -114,23 +116,23 @@ class RecordingStream:
         self.real.close()
 
 
-def recording_of(
-    events: Sequence[Event], began: int, ended: int, took: Mapping[int, Took], command_us: float
-) -> Recording:
-    """The commands of one run; `command_us` is what issuing a remote one costs the guest, which is the link's."""
+def recording_of(events: Sequence[Event], began: int, ended: int, took: Mapping[int, Took], link: Link) -> Recording:
+    """The commands of one run; what issuing and sending took over this link is the link's, not the program's."""
     commands: list[Command] = []
     last = began
     for event in events:
         issued = event.began if event.waited else event.ended
-        guest_us = max(0.0, (issued - last) / 1e3 - command_us)
+        guest_us = (issued - last) / 1e3 - link.command_us
         last = event.ended
-        if event.waited and event.up_bytes >= SUPPLY_BYTES:  # the device side asked for it first: a round trip more
-            commands.append(Command(0.0, sync=True, guest_us=guest_us))
+        if event.up_bytes >= BULK_BYTES and event.waited:  # the device side asked for it first: a round trip more
+            commands.append(Command(0.0, sync=True, guest_us=max(0.0, guest_us)))
             guest_us = 0.0
+        elif event.up_bytes >= BULK_BYTES:
+            guest_us -= event.up_bytes / link.bytes_per_us
         kernel_us = took[event.call].device_us if event.call in took else 0.0
         down = event.down_bytes if event.waited else 0
-        commands.append(Command(kernel_us, event.up_bytes, down, event.waited, guest_us))
-    commands.append(Command(0.0, guest_us=max(0.0, (ended - last) / 1e3 - command_us)))
+        commands.append(Command(kernel_us, event.up_bytes, down, event.waited, max(0.0, guest_us)))
+    commands.append(Command(0.0, guest_us=max(0.0, (ended - last) / 1e3 - link.command_us)))
     return Recording(commands)
 
 
