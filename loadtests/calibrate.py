@@ -1,7 +1,7 @@
 """How well the performance model foretells: programs are recorded once, predicted at several distances, measured there.
 
-Run as `python -m loadtests.calibrate`.  A program is recorded beside its device; the link at each distance is measured
-by questions and a download alone; the prediction from the two is held against runs of the program over that link.
+Run as `python -m loadtests.calibrate`.  A program is recorded over a relay without delay; the link at each distance is
+measured by questions and a download alone; the prediction from the two is held against runs over that link.
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ from statistics import median
 import click
 import torch
 
+from dgsf.config import GIB
 from dgsf.core.checkpointing import CheckpointPolicy
-from dgsf.core.perfmodel import Link, Recording, predict
+from dgsf.core.perfmodel import Link, predict
 from dgsf.remoting.executor.local import LocalExecutors, LocalSpec
 from dgsf.remoting.guest.attach import bind
 from dgsf.remoting.guest.probe import Typical, measure_link
 from dgsf.remoting.guest.session_stream import SessionStream
-from dgsf.remoting.profiling import profiler
+from dgsf.remoting.profiling import Run, profiler
 from functions.models.recurrent import LstmClassifier
 from functions.models.transformer import Gpt
 from functions.workloads import bert_qa, ct_scan, face_identification, kmeans
@@ -33,6 +34,7 @@ DELAYS_MS = (0.0, 0.5, 1.0, 5.0)
 GOAL = 0.10
 WARM = 5
 REPEATS = 7
+MEMORY = 4 * GIB
 Step = Callable[[], object]
 Program = Callable[[torch.device], Step]
 TYPICAL: dict[str, Typical] = {"median": median, "best": min}
@@ -107,28 +109,32 @@ class Calibration:
         self._typical = typical
 
     def round(self, name: str, cases: Iterable[Case], say: Callable[[str], None]) -> None:
-        """One program: recorded beside its device, then run at each distance."""
+        """One program: recorded, then run at each distance."""
         program = PROGRAMS[name]
-        recording, beside, total_us = self._record(program)
-        say(f"{name}: {len(recording.commands)} commands, {total_us / 1e3:.2f} ms while recorded")
+        link, runs = self._record(program)
+        total_us = self._typical([run.total_us for run in runs])
+        say(f"{name}: {len(runs[0].events)} commands, {total_us / 1e3:.2f} ms while recorded")
         for case in cases:
             trip_us = 2e3 * case.delay_ms
             there, measured_us = self._measure(program, case.delay_ms)
             sync_us = max(0.0, there.sync_us - trip_us)
-            link = replace(beside, round_trip_us=trip_us, sync_us=sync_us, bytes_per_us=there.bytes_per_us)
-            case.predicted_us.append(predict(recording, link).total_us)
+            far = replace(link, round_trip_us=trip_us, sync_us=sync_us, bytes_per_us=there.bytes_per_us)
+            predicted = [predict(run.recording(link), run.served_by(far)).total_us for run in runs]
+            case.predicted_us.append(self._typical(predicted))
             case.measured_us.append(measured_us)
 
-    def _record(self, program: Program) -> tuple[Recording, Link, float]:
-        """The recording of the typical run, and the link with what its commands cost."""
+    def _record(self, program: Program) -> tuple[Link, list[Run]]:
+        """Runs of the program, and the link that they had.
+
+        The relay is on the way here too, without delay: on a few processors it takes time from the others.
+        """
         forget_models()
         torch.manual_seed(0)
-        with profiler(threads=1, executors=self._executors) as made:
+        with ExitStack() as stack:
+            way = self._executors, lambda sock: stack.enter_context(LatencyRelay(sock, 0.0)).guest
+            made = stack.enter_context(profiler("", 1, MEMORY, *way))
             step, link = _warm(program, made.device), made.measure_link(self._typical)
-            runs = [made.run(step) for _ in range(self._repeats)]
-        middle = self._typical([run.total_us for run in runs])
-        chosen = min(runs, key=lambda run: abs(run.total_us - middle))
-        return chosen.recording(link), chosen.served_by(link), chosen.total_us
+            return link, [made.run(step) for _ in range(self._repeats)]
 
     def _measure(self, program: Program, delay_ms: float) -> tuple[Link, float]:
         """The link, and the program's time over it."""

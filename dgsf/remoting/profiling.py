@@ -6,6 +6,7 @@ One executor process without a platform; its clock times every call, the guest's
 
 from __future__ import annotations
 
+import socket
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -82,16 +83,20 @@ class Profiler:
 
 @contextmanager
 def profiler(
-    alias: str = "", threads: int = 0, memory_bytes: int = 4 * GIB, executors: LocalExecutors | None = None
+    alias: str = "",
+    threads: int = 0,
+    memory_bytes: int = 4 * GIB,
+    executors: LocalExecutors | None = None,
+    through: Callable[[socket.socket], socket.socket] | None = None,
 ) -> Iterator[Profiler]:
-    """A remote CPU device for the time of this context, with a clock; of these executors, or of its own."""
+    """A remote CPU device for the time of this context, with a clock; `through` may put something on the way to it."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="dgsf-profile-")))
         starter = executors or stack.enter_context(LocalExecutors())
         options = {"threads": threads} if threads else {}
         clock = folder / "clock"
-        spec = LocalSpec(memory_bytes=memory_bytes, device_options=options, clock=str(clock))
-        stream = RecordingStream(SessionStream(starter.connect(spec), MODES), time.perf_counter_ns)
+        sock = starter.connect(LocalSpec(memory_bytes=memory_bytes, device_options=options, clock=str(clock)))
+        stream = RecordingStream(SessionStream(through(sock) if through else sock, MODES), time.perf_counter_ns)
         stack.callback(stream.close)
         device = stack.enter_context(bind(stream, alias))
         bound.standing = True  # dgsf.attach() in the program is this device
