@@ -117,9 +117,8 @@ class Calibration:
         for case in cases:
             trip_us = 2e3 * case.delay_ms
             there, measured_us = self._measure(program, case.delay_ms)
-            sync_us = max(0.0, there.sync_us - trip_us)
-            far = replace(link, round_trip_us=trip_us, sync_us=sync_us, bytes_per_us=there.bytes_per_us)
-            predicted = [predict(run.recording(link), run.served_by(far)).total_us for run in runs]
+            more_us = there.sync_us - trip_us - link.sync_us  # what a question costs more there, beside the delay
+            predicted = [_predicted_us(run, link, trip_us, more_us, there.bytes_per_us) for run in runs]
             case.predicted_us.append(self._typical(predicted))
             case.measured_us.append(measured_us)
 
@@ -167,6 +166,12 @@ def calibrate(
             for name, wanted in cases.items():
                 calibration.round(name, wanted, say)
     return [case for found in cases.values() for case in found]
+
+
+def _predicted_us(run: Run, link: Link, trip_us: float, more_us: float, bytes_per_us: float) -> float:
+    own = run.fitted(link)
+    far = replace(own, round_trip_us=trip_us, sync_us=max(0.0, own.sync_us + more_us), bytes_per_us=bytes_per_us)
+    return predict(run.recording(link), far).total_us
 
 
 def _warm(program: Program, device: torch.device) -> Step:

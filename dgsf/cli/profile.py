@@ -28,9 +28,12 @@ from dgsf.sdk.failures import user_frames
 from dgsf.sdk.function import Function
 from dgsf.sdk.loadfile import functions_in, load_file, pick
 from dgsf.sdk.profiles import save_profile
+from dgsf.sim.recordings import save_recording
 
 if TYPE_CHECKING:
+    from dgsf.core.perfmodel import Link, Recording
     from dgsf.remoting.breakdown import Breakdown
+    from dgsf.remoting.profiling import Run
 
 SHOWN_OPERATIONS = 10
 _COLUMNS = ("operation", "count", "device_us", "waiting_us")
@@ -41,8 +44,11 @@ _COLUMNS = ("operation", "count", "device_us", "waiting_us")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[--NAME VALUE]...")
 @click.option("--repeat", default=5, show_default=True, type=click.IntRange(1, 1000), help="calls after the first one")
 @click.option("--save", is_flag=True, help="keep the profile beside FILE, for attach='auto'")
+@click.option("--recording", type=click.Path(dir_okay=False), help="write the device commands there, for 'dgsf sim'")
 @json_option
-def command(target: str, arguments: tuple[str, ...], repeat: int, save: bool, as_json: bool) -> None:
+def command(
+    target: str, arguments: tuple[str, ...], repeat: int, save: bool, recording: str | None, as_json: bool
+) -> None:
     """Run FUNCTION of FILE here on a remote device of its own; show where time goes and what distance would cost.
 
     Arguments are given as for 'dgsf run'.  Later calls find on the device what earlier ones have sent there.
@@ -58,7 +64,10 @@ def command(target: str, arguments: tuple[str, ...], repeat: int, save: bool, as
         inspect.signature(raw).bind(*args, **kwargs)
     except TypeError as error:
         raise UsageError(f"{name}{inspect.signature(raw)} cannot be called like this: {error}") from None
-    first_us, found = profile(lambda: _call(raw, args, kwargs), name, options, repeat)
+    first_us, run, link = profile(lambda: _call(raw, args, kwargs), name, options, repeat)
+    if recording:
+        _write(recording, run.recording(link))
+    found = taken_apart(run, link)
     saved = save_profile(Path(file).resolve(), raw.__name__, found.curve) if save else None
     if as_json:
         show_json({"function": name, "first_call_us": first_us, **asdict(found), "saved": saved and str(saved)})
@@ -75,9 +84,8 @@ def find_function(module: ModuleType, name: str, file: str) -> tuple[Callable[..
     return function.raw, function.options
 
 
-def profile(call: Callable[[], Any], name: str, options: FunctionOptions, repeat: int) -> tuple[int, Breakdown]:
-    """The first call's time, and the middle one of the others taken apart."""
-    from dgsf.remoting.breakdown import breakdown
+def profile(call: Callable[[], Any], name: str, options: FunctionOptions, repeat: int) -> tuple[int, Run, Link]:
+    """The first call's time, the run of middle length among the others, and the link that it had."""
     from dgsf.remoting.profiling import profiler
 
     alias = options.device_alias if options.attach == "fabric" else "cuda"
@@ -91,7 +99,20 @@ def profile(call: Callable[[], Any], name: str, options: FunctionOptions, repeat
         chosen = runs[(len(runs) - 1) // 2]
         if not chosen.events:
             raise UsageError(f"{name} used its device in its first call only; there is nothing to profile after that")
-        return round(first.total_us), breakdown(chosen, made.measure_link())
+        return round(first.total_us), chosen, made.measure_link()
+
+
+def taken_apart(run: Run, link: Link) -> Breakdown:
+    from dgsf.remoting.breakdown import breakdown  # loads torch
+
+    return breakdown(run, link)
+
+
+def _write(path: str, recording: Recording) -> None:
+    try:
+        save_recording(path, recording)
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written: {error.strerror or error}") from error
 
 
 def _call(raw: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:

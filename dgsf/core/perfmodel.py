@@ -144,6 +144,17 @@ def predict(recording: Recording, link: Link = NATIVE) -> Prediction:
     )
 
 
+def fitted(recording: Recording, link: Link, measured_us: float) -> Link:
+    """The link with what an answer really costs: so much that the prediction is what this recording's run took.
+
+    Waking up and the neighbours of a busy machine are in no single part of a recording, but in its whole.
+    """
+    predicted = predict(recording, link)
+    if not predicted.sync_points:
+        return link
+    return replace(link, sync_us=max(0.0, link.sync_us + (measured_us - predicted.total_us) / predicted.sync_points))
+
+
 def slowdown(recording: Recording, link: Link) -> float:
     """Remoted over native; 1.0 for a run without any work."""
     native = predict(recording).total_us

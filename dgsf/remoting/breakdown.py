@@ -40,7 +40,7 @@ class Breakdown:
 
 def breakdown(run: Run, measured: Link) -> Breakdown:
     """Of this run over a link that was measured like this."""
-    link, recording = run.served_by(measured), run.recording(measured)
+    link, recording = run.fitted(measured), run.recording(measured)
     native = predict(recording)
     waiting_us = sum(event.ended - event.began for event in run.events if event.waited) / 1e3
     return Breakdown(

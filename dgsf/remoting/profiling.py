@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 from dgsf.config import GIB
-from dgsf.core.perfmodel import Link, Recording
+from dgsf.core.perfmodel import Link, Recording, fitted
 from dgsf.remoting.executor.callclock import read_clock
 from dgsf.remoting.executor.local import LocalExecutors, LocalSpec
 from dgsf.remoting.guest.attach import bind
@@ -49,9 +49,10 @@ class Run:
     def recording(self, link: Link) -> Recording:
         return recording_of(self.events, self.began, self.ended, self.took, link)
 
-    def served_by(self, link: Link) -> Link:
-        """The link with what this program's commands cost on the device side."""
-        return replace(link, serve_us=mean_serve_us(self.events, self.took))
+    def fitted(self, link: Link) -> Link:
+        """This run's link: with what its commands cost on the device side, and its answers on the way."""
+        serving = replace(link, serve_us=mean_serve_us(self.events, self.took))
+        return fitted(self.recording(link), serving, self.total_us)
 
 
 class Profiler:

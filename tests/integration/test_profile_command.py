@@ -7,6 +7,8 @@ import json
 import pytest
 
 from dgsf import cli
+from dgsf.core.perfmodel import predict
+from dgsf.sim.recordings import load_recording
 
 pytestmark = pytest.mark.timeout(300)
 SOURCE = """
@@ -57,12 +59,14 @@ def run(tmp_path, capfd):
 
 
 def test_the_command_shows_and_saves(run) -> None:
-    code, out, _ = run("asks", "--times", "2", "--save")
+    commands = run.file.with_suffix(".jsonl")
+    code, out, _ = run("asks", "--times", "2", "--save", "--recording", str(commands))
     assert code == 0
     for words in ("waiting for the device", "2 sync points", "aten::sum", "round trip   1 ms", "saved in"):
         assert words in out
     stored = json.loads(run.file.with_suffix(".profiles.json").read_text())
     assert stored["asks"][0][0] == 0
+    assert predict(load_recording(commands)).sync_points == 2
 
 
 @pytest.mark.parametrize("name", ["plain", "by_cuda"])

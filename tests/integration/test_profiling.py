@@ -41,14 +41,14 @@ def test_a_run_is_recorded_command_by_command(made: Profiler) -> None:
     assert all(took.device_us > 0 and took.serve_us >= 0 for took in run.took.values())
 
 
-def test_content_that_was_not_there_costs_a_round_trip_more(made: Profiler) -> None:
+def test_content_that_is_always_new_is_counted_as_it_goes_up(made: Profiler) -> None:
     def program() -> float:
         return torch.randn(256, 256).to(made.device).sum().item()
 
     first, later = made.run(program), made.run(program)
     link = made.measure_link()
     missed, known_to_be_new = predict(first.recording(link)), predict(later.recording(link))
-    assert (missed.sync_points, known_to_be_new.sync_points) == (2, 1)
+    assert known_to_be_new.sync_points == 1 <= missed.sync_points, "the device side may have to ask for it first"
     assert min(missed.up_bytes, known_to_be_new.up_bytes) >= 256 * 256 * 4
 
 
