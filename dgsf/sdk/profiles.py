@@ -15,6 +15,7 @@ from typing import Any
 from dgsf.core.options import AUTO
 from dgsf.core.perfmodel import Curve
 from dgsf.errors import UsageError
+from dgsf.sdk.place import in_worker
 
 
 def profiles_file(source: Path) -> Path:
@@ -23,7 +24,7 @@ def profiles_file(source: Path) -> Path:
 
 def with_profile(given: Mapping[str, Any], raw: Callable[..., Any]) -> dict[str, Any]:
     """The options with the stored profile, if they want one and it is there."""
-    if given.get("attach") != AUTO or "profile" in given:
+    if given.get("attach") != AUTO or "profile" in given or in_worker():  # in a worker all is decided
         return dict(given)
     source = _source_of(raw)
     found = _read(profiles_file(source)).get(raw.__name__) if source is not None else None
@@ -52,7 +53,7 @@ def _source_of(raw: Callable[..., Any]) -> Path | None:
 def _read(path: Path) -> dict[str, Any]:
     try:
         found = json.loads(path.read_text())
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return {}
     except (OSError, ValueError) as error:
         raise UsageError(

@@ -82,6 +82,8 @@ def test_a_broken_file_of_profiles_is_named(tmp_path, monkeypatch, text):
     Path(tmp_path, "shapes.profiles.json").write_text(text)
     with pytest.raises(UsageError, match=r"shapes\.profiles\.json"):
         with_profile({"attach": "auto"}, body)
+    monkeypatch.setattr("dgsf.sdk.profiles.in_worker", lambda: True)
+    assert with_profile({"attach": "auto"}, body) == {"attach": "auto"}, "nobody looks for it there"
 
 
 def test_the_device_beside_this_process_is_a_gpu_or_its_cpu():
