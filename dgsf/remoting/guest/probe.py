@@ -14,7 +14,7 @@ import torch
 
 from dgsf.core.perfmodel import Link
 from dgsf.remoting.guest.kinds import Stream
-from dgsf.remoting.guest.session_stream import HOLD_SECONDS
+from dgsf.remoting.guest.pace import FIRST_SECONDS
 
 QUESTIONS = 40
 DOWNLOAD_BYTES = 4 * 1024**2
@@ -23,7 +23,7 @@ ROUNDS = 5
 
 
 Typical = Callable[[Sequence[float]], float]
-HOLD_US = HOLD_SECONDS * 1e6
+HOLD_US = FIRST_SECONDS * 1e6
 
 
 def measure_link(stream: Stream, device: torch.device, typical: Typical = median) -> Link:

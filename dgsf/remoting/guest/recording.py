@@ -112,6 +112,9 @@ class RecordingStream:
     def flush(self) -> None:
         self._noted("flush", self.real.flush)
 
+    def forked(self) -> None:
+        self.real.forked()
+
     def close(self) -> None:
         self.real.close()
 
