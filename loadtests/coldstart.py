@@ -51,7 +51,7 @@ def _first_call(ours: Ours, name: str) -> float:
     """Seconds from sending the request to having its answer; the function exists, nothing of it is warm."""
     deploy(ours, function_of(BENCH, "bench.torch_sum"), name)
     with ours.client() as client:
-        _until_no_leases(client.leases)
+        until_no_leases(client.leases)
     machine.settle()
     parts = urlsplit(ours.url)
     connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=120)
@@ -71,7 +71,7 @@ def _first_call(ours: Ours, name: str) -> float:
     return took
 
 
-def _until_no_leases(leases: Callable[[], dict[str, list[object]]]) -> None:
+def until_no_leases(leases: Callable[[], dict[str, list[object]]]) -> None:
     """Until the worker of the sample before is given back."""
     deadline = time.monotonic() + _FREE_SECONDS
     while leases()["leases"]:

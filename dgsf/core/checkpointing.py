@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 REPLAY_SECONDS = 0.8
-SHARE = 0.04
+SHARE = 0.07
 JOURNAL_BYTES = 256 * 1024**2
 BYTES_PER_SECOND = 1.5e9  # until it has been measured
 _LEAST_SECONDS = 0.002

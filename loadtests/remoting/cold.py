@@ -15,6 +15,7 @@ from pathlib import Path
 
 from dgsf.errors import DgsfError
 from loadtests import machine
+from loadtests.coldstart import until_no_leases
 from loadtests.ours import Ours, deploy, function_of, platform
 from loadtests.plan import Plan
 from loadtests.remoting.on_cpu import DEVICES
@@ -23,6 +24,7 @@ from loadtests.report import Section, at_most, compare
 from loadtests.service import ROOT, post
 
 WARM_SECONDS = 1.0
+IDLE_SECONDS = 0.3
 _SCRIPT = """
 import inspect, torch
 torch.set_num_threads(1)
@@ -55,7 +57,9 @@ def _cold(ours: Ours, name: str, number: int, warm: list[float]) -> float:
     """The first call of a version that nothing is warm of; then one more, to know its warm time."""
     function = function_of(Path(ROOT, "functions", "workloads", f"{name}.py"), f"{name}.fabric")
     deployed = f"{name}.cold{number}"
-    deploy(ours, function, deployed)
+    deploy(ours, function.with_options(idle_seconds=IDLE_SECONDS), deployed)
+    with ours.client() as client:
+        until_no_leases(client.leases)  # the pool is free, as it is after a quiet minute
     machine.settle()
     took = _call(ours, deployed)
     warm.append(_call(ours, deployed))
