@@ -103,6 +103,8 @@ class InProcessStream:
 
     def flush(self) -> None: ...
 
+    def forked(self) -> None: ...
+
     def close(self) -> None:
         self.closed = True
         self._elsewhere.shutdown()

@@ -77,3 +77,29 @@ def test_bytes_and_random_numbers_are_the_runtimes() -> None:
     whole = device.adopt(device.get_storage(on_device.untyped_storage()))
     view = device.put_view(whole, torch.float32, [2, 3], [1, 2], 0, 0)
     assert torch.equal(view, x.t())
+
+
+def dirty(overload: object) -> object:
+    """A kernel whose new memory is full of ones, as if somebody had been there."""
+
+    class Dirty:
+        @staticmethod
+        def _op(*args: object, **kwargs: object) -> torch.Tensor:
+            target = overload(*args, **kwargs)  # type: ignore[operator]
+            target.view(-1)[-4:].fill_(1.0)
+            return target
+
+    return Dirty
+
+
+def test_memory_of_others_does_not_show() -> None:
+    device, aten = CudaDevice(HostRuntime()), torch.ops.aten
+    given = torch.full((2,), 7.0)
+    for overload, args in (
+        (aten.empty.memory_format, ([4],)), (aten.empty_like.default, (torch.ones(4),)),
+        (aten.empty_strided.default, ([2, 2], [2, 1])), (aten.new_empty.default, (given, [4])),
+    ):  # fmt: skip
+        made = device.bind(dirty(overload), overload.name())(*args)
+        assert not made.any(), overload
+    grown = device.bind(dirty(aten.resize_.default), "aten::resize_")(given, [6])
+    assert grown.tolist() == [7.0, 7.0, 0.0, 0.0, 0.0, 0.0]

@@ -64,3 +64,11 @@ def test_other_aliases_are_refused():
         pass
     with bind(InProcessStream()):
         pass  # nothing was left attached
+
+
+def test_the_kinds_of_torch_cuda_stay_kinds():
+    with bind(InProcessStream(), alias="cuda"):
+        assert isinstance(torch.cuda.device, type)
+        with torch.cuda.device(0), torch.cuda.device_of(torch.ones(1).cuda()):
+            assert torch.ones(1).cuda().is_cuda
+        torch.cuda.reset_max_memory_allocated()

@@ -187,3 +187,51 @@ def test_data_loaders_with_pinned_memory(device):
     data = torch.utils.data.TensorDataset(torch.arange(6.0))
     batches = [batch.to(device) for (batch,) in torch.utils.data.DataLoader(data, batch_size=3, pin_memory=True)]
     same(batches[1], torch.tensor([3.0, 4.0, 5.0]))
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_the_second_forward_of_a_checkpoint_drops_the_same_values(reentrant, device):
+    torch.manual_seed(1)
+    model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Dropout(0.5), torch.nn.Linear(4, 4)).to(device)
+    gradients = []
+    for run in (model, lambda x: checkpoint(model, x, use_reentrant=reentrant)):
+        torch.manual_seed(5)
+        x = torch.arange(12.0).view(3, 4).to(device).requires_grad_()
+        run(x).sum().backward()
+        gradients.append(x.grad.cpu())
+    assert torch.equal(*gradients)
+
+
+@pytest.mark.parametrize("kind", ["LSTMCell", "GRUCell", "RNNCell"])
+@pytest.mark.parametrize("bias", [True, False])
+def test_single_steps_of_recurrent_layers(kind, bias, device):
+    both(lambda: getattr(torch.nn, kind)(3, 4, bias=bias), (2, 3), device=device)
+    layer, x = getattr(torch.nn, kind)(3, 4, bias=bias), torch.randn(2, 3)
+    with torch.no_grad():
+        here = layer(x)
+        there = layer.to(device)(x.to(device))
+    for remote, local in zip(*(out if isinstance(out, tuple) else (out,) for out in (there, here)), strict=True):
+        same(remote, local)
+
+
+def test_attention_with_a_scale_of_zero(device):
+    q, k = torch.randn(2, 1, 3, 4), torch.randn(2, 1, 5, 4)
+    with torch.no_grad():
+        there = F.scaled_dot_product_attention(q.to(device), k.to(device), k.to(device), scale=0.0)
+        same(there, F.scaled_dot_product_attention(q, k, k, scale=0.0))
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+def test_ctc_loss_with_lengths_on_the_cpu(reduction, device):
+    lengths = torch.tensor([5, 4]), torch.tensor([2, 1])
+    targets = torch.ones(2, 2, dtype=torch.long)
+
+    def loss(scores):
+        return F.ctc_loss(scores.log_softmax(-1), targets.to(scores.device), *lengths, reduction=reduction)
+
+    both(lambda: loss, (5, 2, 4), device=device)
+
+
+def test_parameters_print_as_they_do_elsewhere(device):
+    text = repr(torch.nn.Parameter(torch.ones(2).to(device)))
+    assert text == "Parameter containing:\ntensor([1., 1.], device='dgsf:0', requires_grad=True)"

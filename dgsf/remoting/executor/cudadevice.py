@@ -7,11 +7,14 @@ The memory bound of the process is set when the worker is made (dgsf.fabric.devi
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import torch
 
-from dgsf.remoting.executor.devices import Host
+from dgsf.remoting.executor.devices import Host, restore
+from dgsf.remoting.executor.stand_ins import off_cpu
+from dgsf.remoting.executor.zeroed import zeroing
 
 MAX_PENDING = 1024  # spans whose events are not done yet
 
@@ -84,6 +87,9 @@ class CudaDevice(Host):
         self._spans: deque[tuple[Any, Any]] = deque()
         self._device_us = 0.0
 
+    def bind(self, overload: Any, name: str) -> Callable[..., Any]:
+        return zeroing(name, off_cpu(name, overload._op))
+
     # --- time
     def begin(self) -> None:
         self._began = self._runtime.mark()
@@ -130,4 +136,4 @@ class CudaDevice(Host):
         return bytes(self._runtime.generator().get_state().numpy())
 
     def set_rng_state(self, state: bytes) -> None:
-        self._runtime.generator().set_state(torch.frombuffer(bytearray(state), dtype=torch.uint8))
+        restore(self._runtime.generator(), state)

@@ -6,6 +6,7 @@ give their own answers behind the same few methods.
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -15,6 +16,9 @@ import torch
 from dgsf.remoting.executor.codes import meta_of
 from dgsf.remoting.executor.kinds import Prepared
 from dgsf.remoting.executor.memory import storage_bytes
+from dgsf.remoting.executor.stand_ins import without_workspace
+
+_STATE_BYTES = (16, 5056)  # of generators on CUDA and on the CPU
 
 
 class Device(Protocol):
@@ -96,8 +100,7 @@ class Host:
         self._used_ns = 0
 
     def bind(self, overload: Any, name: str) -> Callable[..., Any]:
-        kernel: Callable[..., Any] = overload._op
-        return kernel
+        return without_workspace(name, overload._op)
 
     def begin(self) -> None:
         self._since = time.perf_counter_ns()
@@ -150,4 +153,12 @@ class Host:
         return bytes(torch.default_generator.get_state().numpy())
 
     def set_rng_state(self, state: bytes) -> None:
-        torch.default_generator.set_state(torch.frombuffer(bytearray(state), dtype=torch.uint8))
+        restore(torch.default_generator, state)
+
+
+def restore(generator: Any, state: bytes) -> None:
+    """Go on with this state; one of another kind of device gives a seed that is always the same for it."""
+    if len(state) in _STATE_BYTES and len(state) != generator.get_state().numel():
+        generator.manual_seed(int.from_bytes(hashlib.sha256(state).digest()[:7]))
+    else:
+        generator.set_state(torch.frombuffer(bytearray(state), dtype=torch.uint8))

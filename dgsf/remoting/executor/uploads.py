@@ -50,7 +50,8 @@ def small(code: Any, sizes: Any, data: Any) -> torch.Tensor:
     dtype, sizes = checked(code, sizes, len(data))
     if not data:
         return torch.empty(sizes, dtype=dtype)
-    return torch.frombuffer(bytearray(data), dtype=dtype).view(sizes)
+    # A copy in memory of torch's own: what lies in a buffer of Python's cannot be resized.
+    return torch.frombuffer(bytearray(data), dtype=dtype).view(sizes).clone()
 
 
 class Transfer:

@@ -26,6 +26,7 @@ def bind(stream: Stream, alias: str = "") -> Iterator[torch.device]:
         forget()
         bound.to(stream)
         stack.callback(bound.to, None)
+        stream.seed(torch.initial_seed())  # the program may have set it before it had a device
         torch.autograd.set_multithreading_enabled(False)
         stack.callback(torch.autograd.set_multithreading_enabled, threads)
         patches.install(stack)

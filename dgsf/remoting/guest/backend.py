@@ -21,6 +21,11 @@ _done: list[Any] = []
 class DeviceModule:
     """What `torch.dgsf` is."""
 
+    @property
+    def _initialized(self) -> bool:
+        """Gradient checkpointing asks this before it keeps the device's random numbers for the second forward."""
+        return bound.stream is not None
+
     def is_available(self) -> bool:
         return bound.stream is not None
 

@@ -5,6 +5,7 @@ One module holds it, so that the hot path reads a few plain globals.  It opens a
 
 from __future__ import annotations
 
+import os
 from typing import Any, NoReturn
 
 from dgsf.errors import UsageError
@@ -12,13 +13,17 @@ from dgsf.remoting.guest.kinds import Stream
 from dgsf.remoting.guest.layout import Table
 
 NOT_ATTACHED = "no remote device is attached; use the device inside 'with dgsf.attach():' or a fabric function"
+FORKED = (
+    "the remote device belongs to the process that attached it; a forked one (a DataLoader's worker) has none: "
+    "use CPU tensors there"
+)
 OTHER_SESSION = "this tensor lived on a remote device whose session has ended; only copies on the CPU outlive it"
 
 
 class Bound:
     """What the hot path needs of the present session."""
 
-    __slots__ = ("call", "layouts", "remembers", "standing", "stream")
+    __slots__ = ("call", "layouts", "remembers", "standing", "stream", "why")
 
     def __init__(self) -> None:
         self.stream: Stream | None = None
@@ -26,12 +31,21 @@ class Bound:
         self.call: Any = refuse
         self.remembers = True  # whether shapes are cached; off only to measure what the cache is worth
         self.standing = False  # a function's own device, there as long as the process
+        self.why = NOT_ATTACHED  # what to say while there is none
 
     def to(self, stream: Stream | None) -> None:
         self.stream = stream
+        self.why = NOT_ATTACHED
         self.layouts = Table()
         self.call = refuse if stream is None else stream.call
         self.remembers = bool(getattr(getattr(stream, "modes", None), "shapes", True))
+
+    def forked(self) -> None:
+        """In a child of the process that has the session: its connection must not be spoken on from here."""
+        if self.stream is not None:
+            self.stream.forked()
+            self.to(None)
+            self.why = FORKED
 
     def need(self) -> Stream:
         if self.stream is None:
@@ -40,7 +54,8 @@ class Bound:
 
 
 def refuse(*_: Any) -> NoReturn:
-    raise UsageError(NOT_ATTACHED)
+    raise UsageError(bound.why)
 
 
 bound = Bound()
+os.register_at_fork(after_in_child=bound.forked)

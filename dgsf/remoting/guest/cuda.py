@@ -10,10 +10,11 @@ from typing import Any
 import torch
 
 from dgsf.remoting.guest.backend import MODULE
+from dgsf.remoting.guest.bound import bound
 from dgsf.remoting.guest.patches import replace
 
 NAME = "DGSF remote device"
-_PROPERTIES = SimpleNamespace(name=NAME, major=8, minor=0, total_memory=1 << 34, multi_processor_count=1)
+_UNKNOWN_MEMORY = 1 << 34
 
 
 class Event:
@@ -61,6 +62,23 @@ class Stream:
         return True
 
 
+class Device:
+    """`with torch.cuda.device(0):`; a class, because torch asks whether something is one."""
+
+    def __init__(self, device: Any = None) -> None:
+        self.idx = 0
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, *_: Any) -> None: ...
+
+
+def _properties() -> SimpleNamespace:
+    began = getattr(bound.need(), "device", None)
+    memory = _UNKNOWN_MEMORY if began is None else began.memory_bytes
+    return SimpleNamespace(name=NAME, major=8, minor=0, total_memory=memory, multi_processor_count=1)
+
+
 def _zero(*_: Any, **__: Any) -> int:
     return 0
 
@@ -79,7 +97,7 @@ ANSWERS: dict[str, Any] = {
     "set_device": _nothing,
     "get_device_name": lambda device=None: NAME,
     "get_device_capability": lambda device=None: (8, 0),
-    "get_device_properties": lambda device=None: _PROPERTIES,
+    "get_device_properties": lambda device=None: _properties(),
     "synchronize": lambda device=None: MODULE.synchronize(),
     "empty_cache": _nothing,
     "ipc_collect": _nothing,
@@ -99,7 +117,11 @@ ANSWERS: dict[str, Any] = {
     "reset_peak_memory_stats": _nothing,
     "is_bf16_supported": lambda *_, **__: True,
     "is_current_stream_capturing": lambda: False,
-    "device": lambda device=None: nullcontext(),
+    "device": Device,
+    "device_of": Device,
+    "set_per_process_memory_fraction": _nothing,
+    "reset_max_memory_allocated": _nothing,
+    "can_device_access_peer": lambda *_, **__: False,
     "stream": lambda stream=None: nullcontext(),
     "current_stream": lambda device=None: Stream(),
     "default_stream": lambda device=None: Stream(),

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from dgsf.errors import DgsfError
+from dgsf.errors import DgsfError, OutOfMemory
 
 _kept: list[BaseException] = []
 _in_backward = torch._C._current_graph_task_id
@@ -22,6 +22,14 @@ _in_backward = torch._C._current_graph_task_id
 
 # Errors about what the user asked for: the way through the guest is of no interest to them.
 _USERS = (DgsfError, RuntimeError, IndexError, TypeError, ValueError)
+
+
+class DeviceOutOfMemory(OutOfMemory, torch.OutOfMemoryError):
+    """The remote device has not enough memory; programs that wait for torch's own error get that, too."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        rebuild, (_, *rest) = super().__reduce__()
+        return rebuild, (OutOfMemory, *rest)  # whoever reads it may have no torch
 
 
 class _Refused:

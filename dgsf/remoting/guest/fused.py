@@ -90,8 +90,9 @@ def attention(
         part is not None and part.requires_grad for part in (query, key, value, attn_mask)
     )
     if not wanted:
-        named = {"scale": scale, "enable_gqa": enable_gqa}
-        named = {name: given for name, given in named.items() if given}
+        named = {} if scale is None else {"scale": scale}
+        if enable_gqa:
+            named["enable_gqa"] = True
         args = (query, key, value, attn_mask, float(dropout_p), is_causal)
         return dispatch(aten.scaled_dot_product_attention.default, args, named)
     if _flash(query, key, value, attn_mask, dropout_p, enable_gqa):
@@ -133,6 +134,15 @@ def batch_norm(
     if training or wanted:
         return aten.batch_norm.default.decompose(*args)
     return send(plan_of(aten.batch_norm.default), args, {})
+
+
+def ctc_loss(
+    log_probs: Any, targets: Any, input_lengths: Any, target_lengths: Any, blank: int = 0, reduction: int = 1,
+    zero_infinity: bool = False,
+) -> Any:  # fmt: skip
+    """Lengths may be on the CPU, as for CUDA; torch would mix them with remote tensors."""
+    lengths = [each.to(log_probs.device) for each in (input_lengths, target_lengths)]
+    return aten.ctc_loss.Tensor.decompose(log_probs, targets, *lengths, blank, reduction, zero_infinity)
 
 
 def _whole(func: Any) -> Any:
@@ -180,6 +190,7 @@ def register(library: Any) -> None:
     library.impl("scaled_dot_product_attention", attention, "AutogradPrivateUse1")
     library.impl("batch_norm", batch_norm, "AutogradPrivateUse1")
     SPECIALS["aten::batch_norm"] = lambda plan, args, kwargs: batch_norm(*args, **kwargs)
+    library.impl("ctc_loss.Tensor", ctc_loss, "AutogradPrivateUse1")
     rnn.register(library)
     for func in _composites_with_out():
         library.impl(func.name().removeprefix("aten::"), _whole(func), "PrivateUse1")

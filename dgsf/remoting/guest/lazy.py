@@ -46,6 +46,11 @@ class LazyStream:
             bound.call = real.call
 
     # --- what needs a device
+    @property
+    def device(self) -> Any:
+        """What the session says of its device, if it says so."""
+        return getattr(self._open(), "device", None)
+
     def call(self, kind: Kind, handles: list[int], floats: Sequence[float] = ()) -> int:
         return self._open().call(kind, handles, floats)
 
@@ -88,6 +93,10 @@ class LazyStream:
     def flush(self) -> None:
         if self.real is not None:
             self.real.flush()
+
+    def forked(self) -> None:
+        if self.real is not None:
+            self.real.forked()
 
     def close(self) -> None:
         if self.real is not None:

@@ -15,7 +15,8 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
-from dgsf.errors import DgsfError, by_code
+from dgsf.errors import DgsfError, OutOfMemory, by_code
+from dgsf.remoting.guest.failures import DeviceOutOfMemory
 
 Spot = tuple[CodeType, int] | None
 _KEPT = 16_384  # batches
@@ -76,7 +77,8 @@ class Lines:
         where = self.describe(call)
         if where:
             message = f"{message}\n  at {where['file']}:{where['line']}, in {where['function']}"
-        return by_code(code)(message, **where)
+        kind = DeviceOutOfMemory if code == OutOfMemory.code else by_code(code)
+        return kind(message, **where)
 
     def describe(self, call: int) -> dict[str, Any]:
         """File, line and function of a call, for an error's details; empty if it is too long ago."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch.nn import functional
 
 from dgsf.remoting.guest.dispatch import dispatch
 
@@ -78,7 +79,31 @@ def _fused_layer(source: Any, hidden: Any, params: Any, has_biases: bool, revers
     return out, (last.reshape(hidden[0].shape), cell.reshape(hidden[1].shape))
 
 
+def _lstm_cell(source: Any, hx: Any, w_ih: Any, w_hh: Any, b_ih: Any = None, b_hh: Any = None) -> Any:
+    """One step of an LSTM; torch would choose a kernel that only CUDA has."""
+    if not _gradients(source, hx, [each for each in (w_ih, w_hh, b_ih, b_hh) if each is not None]):
+        return dispatch(aten.lstm_cell.default, (source, hx, w_ih, w_hh, b_ih, b_hh), {})
+    hidden, cell = hx
+    gates = functional.linear(source, w_ih, b_ih) + functional.linear(hidden, w_hh, b_hh)
+    enter, forget, new, leave = gates.chunk(4, 1)
+    cell = forget.sigmoid() * cell + enter.sigmoid() * new.tanh()
+    return leave.sigmoid() * cell.tanh(), cell
+
+
+def _gru_cell(source: Any, hidden: Any, w_ih: Any, w_hh: Any, b_ih: Any = None, b_hh: Any = None) -> Any:
+    """One step of a GRU, likewise."""
+    if not _gradients(source, hidden, [each for each in (w_ih, w_hh, b_ih, b_hh) if each is not None]):
+        return dispatch(aten.gru_cell.default, (source, hidden, w_ih, w_hh, b_ih, b_hh), {})
+    given = functional.linear(source, w_ih, b_ih).chunk(3, 1)
+    kept = functional.linear(hidden, w_hh, b_hh).chunk(3, 1)
+    reset, update = (given[0] + kept[0]).sigmoid(), (given[1] + kept[1]).sigmoid()
+    new = (given[2] + reset * kept[2]).tanh()
+    return (hidden - new) * update + new
+
+
 def register(library: Any) -> None:
+    library.impl("lstm_cell", _lstm_cell, "AutogradPrivateUse1")
+    library.impl("gru_cell", _gru_cell, "AutogradPrivateUse1")
     library.impl("lstm.input", _lstm, "AutogradPrivateUse1")
     library.impl("lstm.data", _kernel(aten.lstm.data, "lstm_data_impl", True), "AutogradPrivateUse1")
     library.impl("gru.input", _kernel(aten.gru.input, "gru_impl", False), "AutogradPrivateUse1")

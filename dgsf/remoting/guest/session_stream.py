@@ -172,6 +172,10 @@ class SessionStream:
         with self._lock:
             self._link.close()
 
+    def forked(self) -> None:
+        self._lock = threading.RLock()  # the other may be held by a thread that does not exist here
+        self._link.abandon()
+
     def _flush_soon(self) -> None:
         """Few tensors are alive: a good moment for the checkpoint that is due."""
         self._due = 0.0

@@ -83,6 +83,11 @@ class Survival:
                 self.channel.say(End())
         self.channel.close()
 
+    def abandon(self) -> None:
+        """Close this process's copy of the connection; the parent's goes on."""
+        self._dead = SessionLost("this session belongs to the parent process")
+        self.channel.close()
+
     def _begin(self) -> None:
         """Asks for a device and waits for it."""
         self._generation += 1

@@ -82,7 +82,11 @@ class RemoteTensor(torch.Tensor):
             contents = tensor_contents or strings._tensor_str(self.detach().cpu(), len("tensor("))
             text: str = strings._str(self, tensor_contents=contents)
         text = text.replace("RemoteTensor(", "tensor(", 1)
-        return f"Parameter containing:\n{text}" if getattr(self, "_is_param", False) else text
+        if not getattr(self, "_is_param", False):
+            return text
+        if text.startswith("Parameter("):
+            text = text[len("Parameter(") : -1]
+        return f"Parameter containing:\n{text}"
 
     def __format__(self, spec: str) -> str:
         return self.item().__format__(spec) if self.dim() == 0 else object.__format__(self, spec)

@@ -1,0 +1,96 @@
+"""Programs with a remote device as they are: they fork, seed early, run out of memory, resize what they uploaded."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import traceback
+from collections.abc import Iterator
+
+import pytest
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+from dgsf.errors import OutOfMemory, UsageError
+from dgsf.remoting.executor.local import LocalExecutors, LocalSpec
+from dgsf.remoting.guest.attach import bind
+from dgsf.remoting.guest.session_stream import SessionStream
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+
+
+@pytest.fixture(scope="module")
+def executors() -> Iterator[LocalExecutors]:
+    with LocalExecutors() as found:
+        yield found
+
+
+def new_stream(executors: LocalExecutors) -> SessionStream:
+    return SessionStream(executors.connect(LocalSpec(device_options={"threads": 1})))
+
+
+def test_workers_of_a_data_loader_leave_the_session_alone(executors: LocalExecutors) -> None:
+    stream = new_stream(executors)
+    with bind(stream) as device:
+        total = torch.zeros((), device=device)
+        for (batch,) in DataLoader(TensorDataset(torch.arange(12.0)), batch_size=5, num_workers=1):
+            total += batch.to(device).sum()
+        assert total.item() == 66
+    stream.close()
+
+
+def _in_child(stream: SessionStream, tensor: torch.Tensor) -> bool:
+    torch.manual_seed(1)
+    with pytest.raises(UsageError, match="forked"):
+        tensor + 1
+    stream.close()
+    return not torch.get_device_module("dgsf").is_available()
+
+
+def test_a_forked_child_is_refused_and_the_parent_goes_on(executors: LocalExecutors) -> None:
+    stream = new_stream(executors)
+    with bind(stream) as device:
+        tensor = torch.ones(3, device=device)
+        child = os.fork()
+        if child == 0:
+            code = 1
+            try:
+                code = 0 if _in_child(stream, tensor) else 2
+            except BaseException:
+                traceback.print_exc()
+            finally:
+                os._exit(code)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert (tensor + 1).sum().item() == 6
+    stream.close()
+
+
+def test_a_seed_from_before_the_device_counts(executors: LocalExecutors) -> None:
+    torch.manual_seed(77)
+    stream = new_stream(executors)
+    with bind(stream) as device:
+        found = torch.rand(4, device=device).cpu()
+    stream.close()
+    torch.manual_seed(77)
+    assert torch.equal(found, torch.rand(4))
+
+
+def test_too_little_memory_is_torchs_error_too(executors: LocalExecutors) -> None:
+    stream = new_stream(executors)
+    with bind(stream, alias="cuda"):
+        total = torch.cuda.get_device_properties(0).total_memory
+        assert total == stream.device.memory_bytes
+        with pytest.raises(torch.cuda.OutOfMemoryError) as caught:
+            torch.ones(4 * total, dtype=torch.uint8, device="cuda").sum().item()
+        assert type(pickle.loads(pickle.dumps(caught.value))) is OutOfMemory
+        assert torch.ones(2, device="cuda").sum().item() == 2
+    stream.close()
+
+
+def test_small_uploads_can_be_resized(executors: LocalExecutors) -> None:
+    stream = new_stream(executors)
+    with bind(stream) as device:
+        tensor = torch.tensor([1.0, 2.0]).to(device)
+        tensor.resize_(3)[2] = 3.0
+        assert tensor.tolist() == [1.0, 2.0, 3.0]
+    stream.close()
