@@ -62,7 +62,6 @@ def attach(
         return
     stream = _open(client or Client(), gpu, memory, wait)
     try:
-        stream.seed(torch.initial_seed())  # as for any device: a seed that was set before it came holds on it too
         with bind(stream, alias) as device:
             yield device
     finally:

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
-from dgsf.errors import OutOfMemory, UsageError
+from dgsf.errors import OutOfMemory
 from dgsf.remoting.executor.local import LocalExecutors, LocalSpec
 from dgsf.remoting.guest.attach import bind
 from dgsf.remoting.guest.session_stream import SessionStream
@@ -29,11 +29,12 @@ def new_stream(executors: LocalExecutors) -> SessionStream:
     return SessionStream(executors.connect(LocalSpec(device_options={"threads": 1})))
 
 
-def test_workers_of_a_data_loader_leave_the_session_alone(executors: LocalExecutors) -> None:
+@pytest.mark.parametrize(("alias", "pinned"), [("", False), ("cuda", True)])
+def test_workers_of_a_data_loader_leave_the_session_alone(executors: LocalExecutors, alias: str, pinned: bool) -> None:
     stream = new_stream(executors)
-    with bind(stream) as device:
+    with bind(stream, alias) as device:
         total = torch.zeros((), device=device)
-        for (batch,) in DataLoader(TensorDataset(torch.arange(12.0)), batch_size=5, num_workers=1):
+        for (batch,) in DataLoader(TensorDataset(torch.arange(12.0)), batch_size=5, num_workers=2, pin_memory=pinned):
             total += batch.to(device).sum()
         assert total.item() == 66
     stream.close()
@@ -41,10 +42,13 @@ def test_workers_of_a_data_loader_leave_the_session_alone(executors: LocalExecut
 
 def _in_child(stream: SessionStream, tensor: torch.Tensor) -> bool:
     torch.manual_seed(1)
-    with pytest.raises(UsageError, match="forked"):
-        tensor + 1
+    for use in (lambda: tensor + 1, tensor.cpu, lambda: torch.ones(1, device=tensor.device)):
+        with pytest.raises(RuntimeError, match="use spawn, or keep device work in the parent"):
+            use()
+    del tensor, use
     stream.close()
-    return not torch.get_device_module("dgsf").is_available()
+    module = torch.get_device_module("dgsf")
+    return module._is_in_bad_fork() and not module.is_available()
 
 
 def test_a_forked_child_is_refused_and_the_parent_goes_on(executors: LocalExecutors) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from dgsf.remoting.guest import autocast, factories, fused, special, tensor  # noqa: F401 - `special` registers its operators
-from dgsf.remoting.guest.bound import bound
+from dgsf.remoting.guest.bound import FORKED, bound
 
 _done: list[Any] = []
 
@@ -61,7 +61,7 @@ class DeviceModule:
         pass
 
     def _is_in_bad_fork(self) -> bool:
-        return False
+        return bound.why is FORKED
 
     def manual_seed(self, seed: int) -> None:
         self.manual_seed_all(seed)

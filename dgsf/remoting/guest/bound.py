@@ -8,14 +8,14 @@ from __future__ import annotations
 import os
 from typing import Any, NoReturn
 
-from dgsf.errors import UsageError
+from dgsf.errors import NotAttached
 from dgsf.remoting.guest.kinds import Stream
 from dgsf.remoting.guest.layout import Table
 
 NOT_ATTACHED = "no remote device is attached; use the device inside 'with dgsf.attach():' or a fabric function"
 FORKED = (
-    "the remote device belongs to the process that attached it; a forked one (a DataLoader's worker) has none: "
-    "use CPU tensors there"
+    "a forked process (a DataLoader's worker) cannot use its parent's remote device; "
+    "use spawn, or keep device work in the parent"
 )
 OTHER_SESSION = "this tensor lived on a remote device whose session has ended; only copies on the CPU outlive it"
 
@@ -54,7 +54,7 @@ class Bound:
 
 
 def refuse(*_: Any) -> NoReturn:
-    raise UsageError(bound.why)
+    raise NotAttached(bound.why)
 
 
 bound = Bound()
