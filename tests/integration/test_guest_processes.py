@@ -98,3 +98,27 @@ def test_small_uploads_can_be_resized(executors: LocalExecutors) -> None:
         tensor.resize_(3)[2] = 3.0
         assert tensor.tolist() == [1.0, 2.0, 3.0]
     stream.close()
+
+
+def test_a_tensor_of_an_earlier_session_is_not_taken_for_another(executors: LocalExecutors) -> None:
+    first, second = new_stream(executors), new_stream(executors)
+    with bind(first) as device:
+        old, empty = torch.full((), 3.0, device=device), torch.empty((), device=device)
+    with bind(second) as device:
+        new = torch.full((), 4.0, device=device)
+        for use in (
+            torch.Tensor.cpu,
+            torch.Tensor.item,
+            lambda t: t.tolist(),
+            lambda t: t + new,
+            lambda t: new.add_(t),
+        ):
+            with pytest.raises(UsageError, match="whose session has ended"):
+                use(old)
+            with pytest.raises(UsageError, match="whose session has ended"):
+                use(old.detach())
+        with pytest.raises(UsageError, match="whose session has ended"):
+            empty.copy_(torch.zeros(()))
+        assert new.item() == 4
+    first.close()
+    second.close()

@@ -8,12 +8,11 @@ from typing import Any, NoReturn
 import torch
 
 from dgsf.errors import OpNotAllowed
-from dgsf.remoting.guest.bound import bound
 from dgsf.remoting.guest.dispatch import dispatch, send
 from dgsf.remoting.guest.layout import PENDING
 from dgsf.remoting.guest.plans import SPECIALS, Plan, plan_of
 from dgsf.remoting.guest.tensor import RemoteTensor, refit
-from dgsf.remoting.guest.transfer import again, download, fill_pending, materialise, to_copy, upload
+from dgsf.remoting.guest.transfer import again, download, fetch, fill_pending, materialise, to_copy, upload
 
 aten = torch.ops.aten
 
@@ -56,10 +55,7 @@ def _copy_(plan: Plan, args: Any, kwargs: Any) -> Any:
 
 @_special("_local_scalar_dense")
 def _value(plan: Plan, args: Any, kwargs: Any) -> Any:
-    tensor = args[0]
-    if tensor._m is PENDING:
-        materialise(tensor)
-    return bound.need().fetch(tensor._h.id).item()
+    return fetch(args[0]).item()
 
 
 @_special("_conj", "_conj_physical")

@@ -9,7 +9,8 @@ from typing import Any
 
 import torch
 
-from dgsf.remoting.guest.bound import bound
+from dgsf.errors import UsageError
+from dgsf.remoting.guest.bound import OTHER_SESSION, bound
 from dgsf.remoting.guest.encode import DTYPE_CODE
 from dgsf.remoting.guest.kinds import Kind
 from dgsf.remoting.guest.layout import PENDING, Layout
@@ -32,6 +33,16 @@ def upload(tensor: torch.Tensor) -> RemoteTensor:
     return wrap(bound.layouts.like(local), stream.upload(local))
 
 
+def fetch(tensor: RemoteTensor) -> torch.Tensor:
+    """Its values, contiguous; UsageError for a tensor of an earlier session, whose number may be another's now."""
+    stream = bound.need()
+    if tensor._h.free != stream.free:
+        raise UsageError(OTHER_SESSION)
+    if tensor._m is PENDING:
+        materialise(tensor)
+    return stream.fetch(tensor._h.id)
+
+
 def materialise(tensor: RemoteTensor) -> None:
     """Ask for the memory that a pending tensor stands for."""
     layout = bound.layouts.like(tensor)
@@ -49,7 +60,7 @@ def _empty_kind(layout: Layout) -> Kind:
 
 def fill_pending(tensor: RemoteTensor, source: torch.Tensor) -> bool:
     """Make a pending tensor of a CPU tensor's values, in one upload if its layout allows; False if it does not."""
-    if tensor._h.id >= 0 or tensor.shape != source.shape:
+    if tensor._h.id >= 0 or tensor.shape != source.shape or tensor._h.free != bound.need().free:
         return False
     order = _dense_order(tensor)
     if order is None:
@@ -85,9 +96,7 @@ def _dense_order(tensor: torch.Tensor) -> list[int] | None:
 
 def download(tensor: RemoteTensor) -> torch.Tensor:
     """A CPU copy of a remote tensor, with its strides where it is dense."""
-    if tensor._m is PENDING:
-        materialise(tensor)
-    local = bound.need().fetch(tensor._h.id)
+    local = fetch(tensor)
     if local.stride() == tensor.stride() or _dense_order(tensor) is None:
         return local
     return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype).copy_(local)
