@@ -58,7 +58,7 @@ def attach(
     from dgsf.remoting.guest.bound import bound
 
     if bound.standing:
-        yield torch.device("dgsf")
+        yield torch.device(bound.name)
         return
     stream = _open(client or Client(), gpu, memory, wait)
     try:

@@ -91,6 +91,8 @@ class DirectStream:
     def sync(self) -> None:
         self._answer([int(Record.SYNC), 1])
 
+    def forked(self) -> None: ...
+
     def flush(self) -> None:
         """Nothing is held back."""
 

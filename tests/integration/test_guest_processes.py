@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
-from dgsf.errors import OutOfMemory
+from dgsf.errors import OutOfMemory, UsageError
 from dgsf.remoting.executor.local import LocalExecutors, LocalSpec
 from dgsf.remoting.guest.attach import bind
 from dgsf.remoting.guest.session_stream import SessionStream
@@ -45,7 +45,7 @@ def _in_child(stream: SessionStream, tensor: torch.Tensor) -> bool:
     for use in (lambda: tensor + 1, tensor.cpu, lambda: torch.ones(1, device=tensor.device)):
         with pytest.raises(RuntimeError, match="use spawn, or keep device work in the parent"):
             use()
-    del tensor, use
+    tensor._h.__del__()  # as when it is let go of
     stream.close()
     module = torch.get_device_module("dgsf")
     return module._is_in_bad_fork() and not module.is_available()

@@ -72,3 +72,16 @@ def test_the_kinds_of_torch_cuda_stay_kinds():
         with torch.cuda.device(0), torch.cuda.device_of(torch.ones(1).cuda()):
             assert torch.ones(1).cuda().is_cuda
         torch.cuda.reset_max_memory_allocated()
+
+
+def test_the_device_has_the_name_that_the_program_uses():
+    with bind(InProcessStream(), alias="cuda") as device:
+        assert device == torch.device("cuda:0") == torch.ones(1, device=device).device
+        model = torch.nn.Linear(2, 2).to(device)
+        assert model.weight.device == device and model.weight.data.to(device=device).device == device
+        with pytest.raises(TypeError, match="cuda:0 device type tensor to numpy"):
+            model.weight.detach().numpy()
+        with pytest.raises(RuntimeError, match="cuda:0 and cpu"):
+            model(torch.ones(2, 2))
+    with bind(InProcessStream()) as device:
+        assert device == torch.device("dgsf:0") == torch.ones(1, device=device).device

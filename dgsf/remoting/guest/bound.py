@@ -20,21 +20,26 @@ FORKED = (
 OTHER_SESSION = "this tensor lived on a remote device whose session has ended; only copies on the CPU outlive it"
 
 
+REMOTE = "dgsf:0"
+
+
 class Bound:
     """What the hot path needs of the present session."""
 
-    __slots__ = ("call", "layouts", "remembers", "standing", "stream", "why")
+    __slots__ = ("call", "layouts", "name", "remembers", "standing", "stream", "why")
 
     def __init__(self) -> None:
         self.stream: Stream | None = None
         self.layouts = Table()
         self.call: Any = refuse
+        self.name = REMOTE  # what the program calls the device
         self.remembers = True  # whether shapes are cached; off only to measure what the cache is worth
         self.standing = False  # a function's own device, there as long as the process
         self.why = NOT_ATTACHED  # what to say while there is none
 
-    def to(self, stream: Stream | None) -> None:
+    def to(self, stream: Stream | None, alias: str = "") -> None:
         self.stream = stream
+        self.name = f"{alias}:0" if alias else REMOTE
         self.why = NOT_ATTACHED
         self.layouts = Table()
         self.call = refuse if stream is None else stream.call

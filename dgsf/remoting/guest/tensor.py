@@ -68,7 +68,7 @@ class RemoteTensor(torch.Tensor):
     def numpy(self, *, force: bool = False) -> Any:
         if not force:
             raise TypeError(
-                f"can't convert {DEVICE_NAME}:0 device type tensor to numpy. "
+                f"can't convert {bound.name} device type tensor to numpy. "
                 "Use Tensor.cpu() to copy the tensor to host memory first."
             )
         return self.detach().cpu().numpy(force=True)
