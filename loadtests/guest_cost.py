@@ -52,6 +52,9 @@ class NullStream:
 
     def forked(self) -> None: ...
 
+    def memory(self, forget_peak: bool = False) -> tuple[int, int, int]:
+        return 0, 0, 1 << 30
+
     def sync(self) -> None: ...
 
     def flush(self) -> None: ...

@@ -122,3 +122,19 @@ def test_a_tensor_of_an_earlier_session_is_not_taken_for_another(executors: Loca
         assert new.item() == 4
     first.close()
     second.close()
+
+
+def test_memory_as_torch_cuda_tells_it_is_the_sessions(executors: LocalExecutors) -> None:
+    stream = new_stream(executors)
+    with bind(stream, alias="cuda"):
+        total = stream.device.memory_bytes
+        assert torch.cuda.memory_allocated() == 0 and torch.cuda.mem_get_info() == (total, total)
+        held = torch.ones(1 << 20, device="cuda")
+        assert torch.cuda.memory_allocated(0) == torch.cuda.memory.memory_reserved() == 4 << 20
+        assert torch.cuda.mem_get_info("cuda:0") == (total - (4 << 20), total)
+        del held
+        assert torch.cuda.memory_allocated() == 0 and torch.cuda.max_memory_allocated() == 4 << 20
+        torch.cuda.reset_peak_memory_stats()
+        assert torch.cuda.max_memory_reserved() == torch.cuda.memory_stats()["allocated_bytes.all.peak"] == 0
+        assert f"({total} bytes)" in torch.cuda.memory_summary()
+    stream.close()

@@ -85,3 +85,36 @@ def test_the_device_has_the_name_that_the_program_uses():
             model(torch.ones(2, 2))
     with bind(InProcessStream()) as device:
         assert device == torch.device("dgsf:0") == torch.ones(1, device=device).device
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda: torch.cuda.set_device(1),
+        lambda: torch.cuda.device("cuda:1"),
+        lambda: torch.cuda.get_device_properties(torch.device("cuda", 2)),
+        lambda: torch.cuda.memory_allocated(device=3),
+    ],
+)
+def test_there_is_only_one_device(use):
+    with bind(InProcessStream(), alias="cuda"), pytest.raises(RuntimeError, match="only one remote device, cuda:0"):
+        use()
+
+
+def test_common_words_of_torch_cuda_are_answered():
+    with bind(InProcessStream(), alias="cuda"):
+        torch.cuda.set_device(0), torch.cuda.set_device("cuda"), torch.cuda.synchronize(torch.device("cuda:0"))
+        with torch.cuda.nvtx.range("step"):
+            torch.cuda.nvtx.mark("here")
+        for graph in (torch.cuda.CUDAGraph, lambda: torch.cuda.graph(None), torch.cuda.make_graphed_callables):
+            with pytest.raises(NotImplementedError, match="CUDA graphs"):
+                graph()
+
+
+def test_data_parallel_over_the_one_device_is_the_module_itself():
+    with bind(InProcessStream(), alias="cuda") as device:
+        model = torch.nn.DataParallel(torch.nn.Linear(2, 2)).to(device)
+        out = model(torch.ones(3, 2))
+        assert out.device == device and out.shape == (3, 2)
+        out.sum().backward()
+        assert model.module.weight.grad.is_cuda

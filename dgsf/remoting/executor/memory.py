@@ -40,12 +40,14 @@ class Memory:
         self.lease = lease
         self.room = lease  # may be allocated before the next walk
         self.live = 0  # at the last walk
+        self.most = 0  # at any walk
         self._walk = walk
         self._now = now
         self._next_walk = 0
 
     def walk(self) -> int:
         self.live = self._walk()
+        self.most = max(self.most, self.live)
         self.room = self.lease - self.live
         return self.live
 
