@@ -6,6 +6,7 @@ import os
 import pickle
 import traceback
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import torch
@@ -122,6 +123,27 @@ def test_a_tensor_of_an_earlier_session_is_not_taken_for_another(executors: Loca
         assert new.item() == 4
     first.close()
     second.close()
+
+
+@pytest.mark.parametrize(
+    ("use", "kind"),
+    [
+        (lambda device: torch.arange(3, device=device)[torch.tensor([5], device=device)], IndexError),
+        (lambda device: torch.linalg.cholesky(-torch.eye(2, device=device)), torch.linalg.LinAlgError),
+        (lambda device: torch.linalg.inv(torch.zeros(2, 2, device=device)), torch.linalg.LinAlgError),
+        (lambda device: torch.ones(2, device=device).view(3), RuntimeError),
+    ],
+)
+def test_errors_are_of_the_types_that_torch_raises(executors: LocalExecutors, use: Any, kind: type) -> None:
+    stream = new_stream(executors)
+    with bind(stream) as device:
+        with pytest.raises(kind) as caught:
+            use(device).sum().item()
+        assert "Error:" not in str(caught.value), "the type is not named again in the text"
+        again = pickle.loads(pickle.dumps(caught.value))
+        assert str(again) == str(caught.value)
+        assert not type(again).__module__.startswith("dgsf.remoting")
+    stream.close()
 
 
 def test_memory_as_torch_cuda_tells_it_is_the_sessions(executors: LocalExecutors) -> None:
