@@ -60,7 +60,10 @@ def attach(
     if bound.standing:
         yield torch.device(bound.name)
         return
-    stream = _open(client or Client(), gpu, memory, wait)
+    try:
+        stream = _open(client or Client(), gpu, memory, wait)
+    except DgsfError as error:
+        raise error.with_traceback(None) from None  # its text says it all; our frames would bury it
     try:
         with bind(stream, alias) as device:
             yield device
