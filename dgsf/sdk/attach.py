@@ -20,7 +20,8 @@ from urllib.parse import urlsplit
 
 from dgsf.config import load_settings
 from dgsf.core.checkpointing import CheckpointPolicy
-from dgsf.errors import ConnectionLost, DgsfError, UsageError
+from dgsf.core.options import parse_options
+from dgsf.errors import ConnectionLost, DgsfError, InvalidOption, UsageError
 from dgsf.sdk.client import Client
 from dgsf.wire.handshake import shake_blocking
 from dgsf.wire.link import host_id
@@ -61,6 +62,7 @@ def attach(
         yield torch.device(bound.name)
         return
     try:
+        _check(gpu, memory, alias)
         stream = _open(client or Client(), gpu, memory, wait)
     except DgsfError as error:
         raise error.with_traceback(None) from None  # its text says it all; our frames would bury it
@@ -74,6 +76,13 @@ def attach(
 def _need_torch() -> None:
     if importlib.util.find_spec("torch") is None:
         raise UsageError("dgsf.attach needs torch in this program: pip install 'dgsf[torch]'")
+
+
+def _check(gpu: str | Sequence[str], memory: str | int, alias: str) -> None:
+    """The same words for the same mistakes as at a function's decorator, before a platform is asked."""
+    parse_options({"gpu": gpu if isinstance(gpu, str) or not isinstance(gpu, Sequence) else [*gpu], "memory": memory})
+    if alias not in ("", "cuda"):
+        raise InvalidOption(f"option alias={alias!r}: expected '' or 'cuda'", option="alias")
 
 
 def _open(client: Client, gpu: str | Sequence[str], memory: str | int, wait: float | None) -> SessionStream:

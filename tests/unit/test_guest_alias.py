@@ -118,3 +118,11 @@ def test_data_parallel_over_the_one_device_is_the_module_itself():
         assert out.device == device and out.shape == (3, 2)
         out.sum().backward()
         assert model.module.weight.grad.is_cuda
+
+
+def test_cuda_without_an_alias_hints_at_it():
+    with bind(InProcessStream()), pytest.raises((AssertionError, RuntimeError), match="alias='cuda'"):
+        torch.ones(1, device="cuda")
+    with pytest.raises((AssertionError, RuntimeError)) as caught:
+        torch.ones(1, device="cuda")
+    assert "alias" not in str(caught.value)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import traceback
+from typing import Any
 
 import pytest
 
 import dgsf
-from dgsf.errors import DoesNotFit
+from dgsf.errors import DoesNotFit, InvalidOption
 
 
 class Refusing:
@@ -26,3 +27,18 @@ def test_a_refusal_is_one_exception_with_few_frames() -> None:
     text = "".join(traceback.format_exception(caught.value))
     assert "ValueError" not in text and "_inner" not in text
     assert traceback.extract_tb(caught.value.__traceback__)[-1].name == "attach"
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        ({"gpu": 3}, "option gpu=3: expected a device type"),
+        ({"gpu": ("A100", 3)}, "option gpu=.*expected a device type"),
+        ({"memory": 1.5}, "option memory=1.5: expected a size"),
+        ({"memory": "much"}, "option memory='much': expected a size"),
+        ({"alias": "rocm"}, "option alias='rocm': expected '' or 'cuda'"),
+    ],
+)
+def test_mistakes_are_told_in_the_words_of_the_decorator(said: dict[str, Any], words: str) -> None:
+    with pytest.raises(InvalidOption, match=words), dgsf.attach(client=Refusing(), **said):  # type: ignore[arg-type]
+        pass

@@ -32,4 +32,6 @@ def bind(stream: Stream, alias: str = "") -> Iterator[torch.device]:
         patches.install(stack)
         if alias:
             aliases.install(stack, alias)
+        else:
+            patches.hint_at_alias(stack)
         yield torch.device(bound.name)
