@@ -9,9 +9,9 @@ from __future__ import annotations
 import base64
 import contextlib
 import importlib.util
+import logging
 import os
 import socket
-import sys
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -32,8 +32,9 @@ if TYPE_CHECKING:
 
     from dgsf.remoting.guest.session_stream import SessionStream
 
+log = logging.getLogger(__name__)
 CONNECT_SECONDS = 10.0
-PATIENCE_SECONDS = 2.0  # then a person at a terminal is told what is waited for
+PATIENCE_SECONDS = 2.0  # then the program's user is told what is waited for
 _ANYWHERE = ("0.0.0.0", "::", "")  # noqa: S104 - what a server may bind to, not what we connect to
 
 
@@ -151,11 +152,8 @@ def _this_host() -> str:
 
 @contextlib.contextmanager
 def _telling(text: str) -> Iterator[None]:
-    """Says it on a terminal if the body takes long."""
-    if not sys.stderr.isatty():
-        yield
-        return
-    timer = threading.Timer(PATIENCE_SECONDS, lambda: print(f"dgsf: {text}", file=sys.stderr, flush=True))
+    """Says it once if the body takes long: on stderr, or wherever the program sends its log."""
+    timer = threading.Timer(PATIENCE_SECONDS, log.warning, ("dgsf: %s", text))
     timer.daemon = True
     timer.start()
     try:

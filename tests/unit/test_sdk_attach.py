@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import traceback
 from typing import Any
 
@@ -42,3 +44,22 @@ def test_a_refusal_is_one_exception_with_few_frames() -> None:
 def test_mistakes_are_told_in_the_words_of_the_decorator(said: dict[str, Any], words: str) -> None:
     with pytest.raises(InvalidOption, match=words), dgsf.attach(client=Refusing(), **said):  # type: ignore[arg-type]
         pass
+
+
+WAITING = """
+from dgsf.sdk import attach
+attach.PATIENCE_SECONDS = 0.01
+with attach._telling("waiting for a free device"):
+    import threading
+    for timer in threading.enumerate():
+        if isinstance(timer, threading.Timer):
+            timer.join(60)
+attach.PATIENCE_SECONDS = 60.0
+with attach._telling("never said"):
+    pass
+"""
+
+
+def test_a_long_wait_is_told_once_also_off_a_terminal() -> None:
+    done = subprocess.run([sys.executable, "-c", WAITING], capture_output=True, text=True, timeout=100, check=True)
+    assert done.stderr == "dgsf: waiting for a free device\n"
