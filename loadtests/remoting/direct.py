@@ -100,6 +100,9 @@ class DirectStream:
     def flush(self) -> None:
         """Nothing is held back."""
 
+    def forked(self) -> None:
+        """There is no connection to let go of."""
+
     def close(self) -> None:
         """Nothing is open."""
 

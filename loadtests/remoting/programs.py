@@ -37,7 +37,7 @@ def _inference(model: nn.Module, *inputs: torch.Tensor, resident: bool = False) 
         def step() -> object:
             with torch.no_grad():
                 outputs = there(*(x.to(device) for x in kept))
-                return outputs.cpu() if isinstance(outputs, torch.Tensor) else [x.cpu() for x in outputs]
+                return (outputs if isinstance(outputs, torch.Tensor) else torch.stack(outputs)).cpu()
 
         return step
 

@@ -230,3 +230,20 @@ def test_cpu_code_goes_on_as_before(device):
     with torch.random.fork_rng():
         torch.rand(1)
     assert isinstance(torch.default_generator, torch.Generator)
+
+
+def test_a_resized_out_takes_the_memory_order_that_the_device_gave_it(device):
+    local, turned = torch.empty(0), torch.arange(12.0).view(3, 4).t()
+    remote = torch.empty(0, device=device)
+    torch.add(turned, 1, out=local)
+    torch.add(torch.arange(12.0).view(3, 4).to(device).t(), 1, out=remote)
+    assert remote.stride() == local.stride()
+    same(remote.reshape(-1), local.reshape(-1))
+
+
+def test_complex_matrix_products_have_gradients(device):
+    local = torch.randn(3, 3, dtype=torch.complex64, requires_grad=True)
+    remote = local.detach().to(device).requires_grad_()
+    (local.conj() @ local).abs().sum().backward()
+    (remote.conj() @ remote).abs().sum().backward()
+    same(remote.grad, local.grad)

@@ -14,10 +14,12 @@ import torch
 
 from dgsf.remoting.guest import rnn
 from dgsf.remoting.guest.dispatch import dispatch, send
+from dgsf.remoting.guest.layout import ON_COMPLEX
 from dgsf.remoting.guest.plans import DISTRUSTED, SPECIALS, Plan, plan_of
 
 aten = torch.ops.aten
 _matmul: list[Any] = []  # its registration, while there is one
+_complex: list[bool] = []  # not empty: complex numbers were met
 
 # Metadata that meta kernels get wrong, or that depends on the device's own choice of kernel.
 DISTRUSTED.update((
@@ -124,6 +126,15 @@ def _additive(mask: Any, dtype: torch.dtype) -> Any:
     return torch.zeros_like(mask, dtype=dtype).masked_fill(mask.logical_not(), float("-inf"))
 
 
+def ctc_loss(
+    log_probs: Any, targets: Any, input_lengths: Any, target_lengths: Any, blank: int = 0, reduction: int = 1,
+    zero_infinity: bool = False,
+) -> Any:  # fmt: skip
+    """Lengths may be on the CPU, as for CUDA; torch would mix them with remote tensors."""
+    lengths = [each.to(log_probs.device) for each in (input_lengths, target_lengths)]
+    return aten.ctc_loss.Tensor.decompose(log_probs, targets, *lengths, blank, reduction, zero_infinity)
+
+
 def batch_norm(
     source: Any, weight: Any, bias: Any, mean: Any, variance: Any, training: bool, momentum: float, eps: float,
     cudnn: bool,
@@ -134,15 +145,6 @@ def batch_norm(
     if training or wanted:
         return aten.batch_norm.default.decompose(*args)
     return send(plan_of(aten.batch_norm.default), args, {})
-
-
-def ctc_loss(
-    log_probs: Any, targets: Any, input_lengths: Any, target_lengths: Any, blank: int = 0, reduction: int = 1,
-    zero_infinity: bool = False,
-) -> Any:  # fmt: skip
-    """Lengths may be on the CPU, as for CUDA; torch would mix them with remote tensors."""
-    lengths = [each.to(log_probs.device) for each in (input_lengths, target_lengths)]
-    return aten.ctc_loss.Tensor.decompose(log_probs, targets, *lengths, blank, reduction, zero_infinity)
 
 
 def _whole(func: Any) -> Any:
@@ -173,7 +175,8 @@ def _writes_named(schema: Any) -> bool:
 
 
 def whole_matmul(wanted: bool) -> None:
-    """Send `matmul` whole, or let torch take it apart: the whole one has no forward-mode derivative."""
+    """Send `matmul` whole, or let torch take it apart: whole it has no forward-mode and no complex derivative."""
+    wanted = wanted and not _complex
     if wanted and not _matmul:
         library = torch.library.Library("aten", "IMPL")
         library.impl("matmul", _whole(aten.matmul.default), "PrivateUse1")
@@ -182,15 +185,22 @@ def whole_matmul(wanted: bool) -> None:
         _matmul.pop()._destroy()
 
 
+def _saw_complex() -> None:
+    if not _complex:
+        _complex.append(True)
+        whole_matmul(False)
+
+
 def register(library: Any) -> None:
+    ON_COMPLEX.append(_saw_complex)
     SPECIALS["aten::linear_backward"] = linear_backward
     SPECIALS["aten::matmul_backward"] = matmul_backward
     library.impl("linear", _whole(aten.linear.default), "PrivateUse1")
     whole_matmul(True)
     library.impl("scaled_dot_product_attention", attention, "AutogradPrivateUse1")
+    library.impl("ctc_loss.Tensor", ctc_loss, "AutogradPrivateUse1")
     library.impl("batch_norm", batch_norm, "AutogradPrivateUse1")
     SPECIALS["aten::batch_norm"] = lambda plan, args, kwargs: batch_norm(*args, **kwargs)
-    library.impl("ctc_loss.Tensor", ctc_loss, "AutogradPrivateUse1")
     rnn.register(library)
     for func in _composites_with_out():
         library.impl(func.name().removeprefix("aten::"), _whole(func), "PrivateUse1")

@@ -35,6 +35,8 @@ def learn(plan: Plan, args: Any, kwargs: Any, key: Any, handles: list[int], floa
         outcome = infer.infer(plan, args, kwargs)
     except Exception as error:
         return _second_opinion(plan, args, kwargs, key, handles, floats, error)
+    if outcome.refits and kwargs and _turned(args):
+        return _ask(plan, args, kwargs, key, handles, floats)
     entry = _entry(plan, args, outcome.kwargs, outcome)
     _remember(plan, key, entry)
     return dispatch.finish(entry, args, kwargs, handles, floats)
@@ -45,6 +47,11 @@ def _unusual(plan: Plan, args: Any) -> bool:
     if plan.view or plan.pointwise:
         return False
     return any(isinstance(value, RemoteTensor) and value.dim() > 3 and not value.is_contiguous() for value in args)
+
+
+def _turned(args: Any) -> bool:
+    """Whether a resized `out=` may take over the memory order of an argument, which meta kernels do not tell."""
+    return any(isinstance(value, RemoteTensor) and not value.is_contiguous() for value in args)
 
 
 def _overlaps(plan: Plan, args: Any, kwargs: Any) -> bool:

@@ -7,7 +7,8 @@ found to be behind when its last answer was waited for.  Where sending itself is
 
 from __future__ import annotations
 
-FIRST_SECONDS = 150e-6
+FIRST_SECONDS = 50e-6  # after an answer the device has nothing to do
+SECOND_SECONDS = 150e-6
 LONGEST_SECONDS = 2e-3
 GROWTH = 1.5  # from one batch to the next
 BEHIND_SHARE = 0.5  # of the time by which the device is behind
@@ -23,8 +24,8 @@ class Pace:
 
     def __init__(self) -> None:
         self._cost = 0.0
-        self._hold = FIRST_SECONDS
-        self._limit = FIRST_SECONDS
+        self._hold = SECOND_SECONDS / GROWTH
+        self._limit = SECOND_SECONDS
         self._quickest = float("inf")
 
     def sent(self, seconds: float) -> float:
@@ -37,6 +38,6 @@ class Pace:
         """An answer came after so long; returns how long the next batch, a first one, may be held back."""
         self._quickest = min(self._quickest * _FORGET, waited)
         behind = waited - self._quickest
-        self._limit = min(LONGEST_SECONDS, max(FIRST_SECONDS, behind * BEHIND_SHARE))
-        self._hold = FIRST_SECONDS
+        self._limit = min(LONGEST_SECONDS, max(SECOND_SECONDS, behind * BEHIND_SHARE))
+        self._hold = SECOND_SECONDS / GROWTH
         return FIRST_SECONDS
