@@ -106,6 +106,11 @@ def test_common_words_of_torch_cuda_are_answered():
         torch.cuda.set_device(0), torch.cuda.set_device("cuda"), torch.cuda.synchronize(torch.device("cuda:0"))
         with torch.cuda.nvtx.range("step"):
             torch.cuda.nvtx.mark("here")
+        torch.cuda.set_sync_debug_mode(torch.cuda.get_sync_debug_mode())
+        torch.accelerator.synchronize()
+        x = torch.ones(2, device="cuda")
+        x.record_stream(torch.cuda.current_stream())
+        assert x.type() == "torch.cuda.FloatTensor" and x.type(torch.float64).dtype is torch.float64
         for graph in (torch.cuda.CUDAGraph, lambda: torch.cuda.graph(None), torch.cuda.make_graphed_callables):
             with pytest.raises(NotImplementedError, match="CUDA graphs"):
                 graph()
@@ -126,3 +131,10 @@ def test_cuda_without_an_alias_hints_at_it():
     with pytest.raises((AssertionError, RuntimeError)) as caught:
         torch.ones(1, device="cuda")
     assert "alias" not in str(caught.value)
+
+
+def test_memory_is_told_under_the_devices_own_name_too():
+    with bind(InProcessStream()) as device:
+        held, module = torch.ones(8, device=device), torch.get_device_module(device)
+        assert module.memory_allocated() == module.max_memory_allocated() == held.nbytes
+        assert module.mem_get_info() == ((1 << 30) - held.nbytes, 1 << 30)

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from dgsf.remoting.guest import autocast, factories, fused, special, tensor  # noqa: F401 - `special` registers its operators
+from dgsf.remoting.guest import autocast, factories, fused, memory, special, tensor  # noqa: F401 - `special` registers its operators
 from dgsf.remoting.guest.bound import FORKED, bound
 
 _done: list[Any] = []
@@ -94,6 +94,18 @@ class DeviceModule:
     def set_rng_state_all(self, states: list[torch.Tensor]) -> None:
         for state in states:
             self.set_rng_state(state)
+
+    def memory_allocated(self, device: Any = None) -> int:
+        return memory.allocated()
+
+    def max_memory_allocated(self, device: Any = None) -> int:
+        return memory.peak()
+
+    def mem_get_info(self, device: Any = None) -> tuple[int, int]:
+        return memory.free_and_total()
+
+    def reset_peak_memory_stats(self, device: Any = None) -> None:
+        memory.forget_peak()
 
     def get_amp_supported_dtype(self) -> list[torch.dtype]:
         return [torch.float16, torch.bfloat16]

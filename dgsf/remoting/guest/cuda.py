@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from dgsf.remoting.guest import cuda_memory
+from dgsf.remoting.guest import memory
 from dgsf.remoting.guest.backend import MODULE
 from dgsf.remoting.guest.patches import replace
 
@@ -110,7 +110,7 @@ def _of_device(answer: Any) -> Any:
 
 
 def _properties() -> SimpleNamespace:
-    return SimpleNamespace(name=NAME, major=8, minor=0, total_memory=cuda_memory.lease(), multi_processor_count=1)
+    return SimpleNamespace(name=NAME, major=8, minor=0, total_memory=memory.lease(), multi_processor_count=1)
 
 
 def _zero(*_: Any, **__: Any) -> int:
@@ -155,10 +155,15 @@ ANSWERS: dict[str, Any] = {
     "default_stream": lambda device=None: Stream(),
     "Event": Event,
     "Stream": Stream,
+    "set_sync_debug_mode": _nothing,
+    "get_sync_debug_mode": _zero,
+    "memory_snapshot": lambda *_, **__: [],
+    "get_allocator_backend": lambda: "native",
+    "get_per_process_memory_fraction": lambda device=None: 1.0,
     "CUDAGraph": Graph,
     "graph": Graph,
     "make_graphed_callables": Graph,
-    **{name: _of_device(answer) for name, answer in cuda_memory.ANSWERS.items()},
+    **{name: _of_device(answer) for name, answer in memory.ANSWERS.items()},
 }
 _MARKS = ("range_push", "range_pop", "range_start", "range_end", "mark")  # for a profiler that is not here
 
@@ -166,7 +171,7 @@ _MARKS = ("range_push", "range_pop", "range_start", "range_end", "mark")  # for 
 def install(stack: ExitStack) -> None:
     for name, answer in ANSWERS.items():
         replace(stack, torch.cuda, name, answer if isinstance(answer, type) else _own(answer))
-    for name in cuda_memory.ANSWERS:
+    for name in memory.ANSWERS:
         replace(stack, torch.cuda.memory, name, getattr(torch.cuda, name))
     for name in _MARKS:
         replace(stack, torch.cuda.nvtx, name, _own(_zero))

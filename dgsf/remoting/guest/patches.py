@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from dgsf.remoting.guest import failures, fused, moves
+from dgsf.remoting.guest.backend import MODULE
 from dgsf.remoting.guest.tensor import DEVICE_NAME, RemoteTensor
 
 _NOTHING = object()
@@ -38,6 +39,7 @@ def install(stack: ExitStack) -> None:
     replace(stack, torch, "load", moves.loading(torch.load))
     replace(stack, torch.Tensor, "pin_memory", lambda self, device=None: self)
     replace(stack, torch, "Generator", _Generator)
+    replace(stack, torch.accelerator, "synchronize", lambda device=None, /: MODULE.synchronize())
     failures.install(stack)
     _forward_derivatives(stack)
     _no_compiler(stack)

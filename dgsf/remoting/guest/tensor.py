@@ -122,6 +122,9 @@ class RemoteTensor(torch.Tensor):
     def untyped_storage(self) -> Any:
         return self.storage()
 
+    def record_stream(self, stream: Any) -> None:
+        """There is one order of work, so memory is never given away too early."""
+
     def share_memory_(self) -> RemoteTensor:
         return self  # as for CUDA tensors: nothing to do
 

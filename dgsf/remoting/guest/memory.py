@@ -1,4 +1,4 @@
-"""What `torch.cuda` says of memory, answered for the remote device: the session's lease and what is live of it.
+"""What torch is told of the remote device's memory: the session's lease and what is live of it.
 
 Each answer is a round trip.  A session has no cache of freed memory, so what is reserved is what is allocated.
 """
@@ -9,8 +9,6 @@ from typing import Any
 
 from dgsf.core.sizes import describe_bytes
 from dgsf.remoting.guest.bound import bound
-
-_PEAK = "peak"
 
 
 def allocated() -> int:
@@ -38,7 +36,7 @@ def stats() -> dict[str, Any]:
     """The few of torch's many numbers that mean something here."""
     live, most, _ = bound.need().memory()
     names = ("allocated_bytes.all", "reserved_bytes.all", "active_bytes.all")
-    return {f"{name}.{what}": value for name in names for what, value in (("current", live), (_PEAK, most))}
+    return {f"{name}.{what}": value for name in names for what, value in (("current", live), ("peak", most))}
 
 
 def summary() -> str:
