@@ -173,5 +173,5 @@ def test_wrong_input_is_refused_before_anything_runs(app, http):
     assert reply.status_code == 400 and reply.json()["code"] == "invalid_arguments"
     with pytest.raises(dgsf.InvalidOption, match="choose 'near'"):
         app.function(attach="auto")
-    with pytest.raises(DoesNotFit, match="bytes of memory"):
+    with pytest.raises(DoesNotFit, match="of memory; the largest matching device has"):
         app.function(name="huge", gpu_memory="900GiB")(_untouched).remote(1)
