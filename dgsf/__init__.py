@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from dgsf.sdk.app import App as App
     from dgsf.sdk.attach import attach as attach
     from dgsf.sdk.client import Client as Client
+    from dgsf.sdk.device import device as device
     from dgsf.sdk.function import Function as Function
     from dgsf.sdk.outcome import Outcome as Outcome
 
@@ -46,6 +47,7 @@ _HOMES = {
     "FunctionOptions": "dgsf.core.options",
     "Outcome": "dgsf.sdk.outcome",
     "attach": "dgsf.sdk.attach",
+    "device": "dgsf.sdk.device",
 }
 _ERRORS = (
     "DgsfError",

@@ -57,6 +57,12 @@ class Settings:
     remoting: str = _setting(
         "full", "how sessions of fabric functions hide latency: 'full', 'naive', 'full,-traces', ..."
     )
+    fabric_round_trip_us: float = _setting(
+        50.0,
+        "round trip between function hosts and devices, by which attach='auto' is decided",
+        low=0,
+        high=10_000_000,
+    )
     node: str = _setting("", "this node's name; empty: the host name")
     cluster_secret: str = _setting("", "shared secret of all parts; empty: made in the data dir", secret=True)
     gateways: int = _setting(1, "gateway processes that share the port", low=1, high=64)

@@ -6,12 +6,14 @@ import asyncio
 import hashlib
 import struct
 import sys
+from dataclasses import replace
 
 import msgspec
 
 from dgsf.core.binding import Parameter, check_signature
 from dgsf.core.names import check_name
-from dgsf.core.options import FunctionOptions, parse_options
+from dgsf.core.options import AUTO, FunctionOptions, parse_options
+from dgsf.core.perfmodel import choose_by_curve
 from dgsf.core.placement import DeviceView, Request, why_not
 from dgsf.errors import BodyTooLarge, DoesNotFit, NoDevice, PythonMismatch, Unprocessable
 from dgsf.store.devices import DeviceStore
@@ -37,11 +39,12 @@ async def deploy(asked: Asked) -> Reply:
     manifest, code = split(body)
     if len(code) > limit:
         raise BodyTooLarge(f"the packed function has {len(code)} bytes, over the limit of {limit}", limit=limit)
-    options = check(manifest, code)
-    _check_fit(options, await _pool_for(options, context.devices))
-    row = await context.registry.deploy(
-        asked.tenant_id, name, bytes.fromhex(manifest.digest), msgspec.to_builtins(manifest), code
-    )
+    options = settled(check(manifest, code), context.settings.fabric_round_trip_us)
+    rows = await _pool_for(options, context.devices)
+    options = _near_if_it_must(options, rows)
+    _check_fit(options, rows)
+    metadata = {**msgspec.to_builtins(manifest), "attach": "fabric" if options.over_fabric else "near"}
+    row = await context.registry.deploy(asked.tenant_id, name, bytes.fromhex(manifest.digest), metadata, code)
     context.catalogue.flush()  # who deploys here and calls here gets the new version
     return json_reply(FunctionView.of(row), 201)
 
@@ -55,6 +58,24 @@ async def _pool_for(options: FunctionOptions, devices: DeviceStore) -> list[Devi
         await asyncio.sleep(LOOK_SECONDS)
         rows = await devices.list_devices()
     return rows
+
+
+def settled(options: FunctionOptions, round_trip_us: float) -> FunctionOptions:
+    """With attach="auto", the choice that the function's profile makes over such a way."""
+    if options.attach != AUTO:
+        return options
+    return replace(options, chosen=choose_by_curve(options.profile, round_trip_us).attach)
+
+
+def _near_if_it_must(options: FunctionOptions, rows: list[DeviceRow]) -> FunctionOptions:
+    """A choice for the fabric was free: where no host can run the body, it runs near."""
+    if options.attach != AUTO or not options.over_fabric:
+        return options
+    try:
+        _check_host(options, [_view(row) for row in rows if row.is_host])
+    except (NoDevice, DoesNotFit):
+        return replace(options, chosen="near")
+    return options
 
 
 def split(body: bytes) -> tuple[Manifest, bytes]:

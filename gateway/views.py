@@ -55,6 +55,7 @@ class FunctionView(msgspec.Struct, frozen=True):
     signature: list[dict[str, Any]]
     python: str
     doc: str | None
+    attach: Literal["near", "fabric"]  # where it runs, also if the platform chose
 
     @classmethod
     def of(cls, row: FunctionVersion) -> FunctionView:
@@ -68,7 +69,13 @@ class FunctionView(msgspec.Struct, frozen=True):
             meta.get("signature", []),
             meta.get("python", ""),
             meta.get("doc"),
+            _attach_of(meta),
         )
+
+
+def _attach_of(meta: dict[str, Any]) -> Literal["near", "fabric"]:
+    """What the deploy noted; versions from before that have it in their options alone."""
+    return "fabric" if meta.get("attach", meta.get("options", {}).get("attach")) == "fabric" else "near"
 
 
 class FunctionList(msgspec.Struct, frozen=True):

@@ -18,7 +18,7 @@ import click
 from rich.console import Console
 
 from dgsf.errors import DgsfError
-from loadtests import bulk, coldstart, echo, machine, many_functions, store_scale
+from loadtests import bulk, calibrate, coldstart, echo, machine, many_functions, store_scale
 from loadtests.plan import Plan
 from loadtests.remoting import cold, failover, on_cpu, on_sim, over_distance
 from loadtests.report import Report, Section, show
@@ -35,9 +35,10 @@ MEASUREMENTS: dict[str, tuple[Callable[[Plan], Section], ...]] = {
     "remote-far": (over_distance.measure,),
     "remote-cold": (cold.measure,),
     "failover": (failover.measure,),
+    "perfmodel": (calibrate.measure,),
 }
 
-USUAL = ("echo", "coldstart", "bulk", "store", "remoting")
+USUAL = ("echo", "coldstart", "bulk", "store", "remoting", "perfmodel")
 
 
 @click.command()

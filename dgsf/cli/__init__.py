@@ -22,6 +22,7 @@ COMMANDS: dict[str, str] = {
     "deploy": "deploy the functions of a file",
     "run": "deploy one function of a file and call it",
     "invoke": "call a deployed function",
+    "profile": "show where a function's time goes and what distance to its device would cost",
     "functions": "list, show and delete deployed functions",
     "devices": "list, drain and restore the devices of the pool",
     "leases": "show who holds which device",

@@ -12,15 +12,19 @@ import difflib
 import math
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 from dgsf.config import GIB, MIB, parse_bytes
 from dgsf.core.devices import HOST
+from dgsf.core.perfmodel import Attach, Curve
 from dgsf.errors import InvalidOption, UnknownOption
 
 ANY_GPU = "any"
+AUTO = "auto"
 MAX_GPU_CHOICES = 16
+MAX_CURVE_POINTS = 64
 RESERVED = frozenset({"packages", "env", "secrets", "volumes"})
 _GPU_TYPE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.\-]{0,63}")
 
@@ -39,6 +43,8 @@ class FunctionOptions:
     idle_seconds: float | None = None
     gpu_memory: int | None = None
     device_alias: str = ""
+    profile: Curve = ()
+    chosen: Attach = field(default="near", compare=False)  # by the platform, for attach="auto"; not an option
 
     @property
     def memory_bytes(self) -> int:
@@ -47,7 +53,7 @@ class FunctionOptions:
     @property
     def over_fabric(self) -> bool:
         """Whether the body runs on a function host and reaches its device through a session."""
-        return self.attach == "fabric"
+        return (self.chosen if self.attach == AUTO else self.attach) == "fabric"
 
     @property
     def worker_types(self) -> tuple[str, ...]:
@@ -68,13 +74,15 @@ class FunctionOptions:
         found = {}
         for item in dataclasses.fields(self):
             value = getattr(self, item.name)
-            if value != item.default:
+            if value != item.default and item.name in TABLE:
                 found[item.name] = _jsonable(value)
         return found
 
 
 def _jsonable(value: object) -> object:
     if isinstance(value, tuple):
+        if isinstance(value[0], tuple):
+            return [list(pair) for pair in value]
         return value[0] if len(value) == 1 else list(value)
     return value
 
@@ -108,10 +116,10 @@ def parse_options(given: Mapping[str, Any]) -> FunctionOptions:
 def refuse_without_fabric(said: Mapping[str, Any], options: FunctionOptions) -> None:
     """Options about a remote device, said of a function that has none; inherited ones do no harm."""
     for name in ("gpu_memory", "device_alias"):
-        if said.get(name) and not options.over_fabric:
+        if said.get(name) and options.attach == "near":
             raise InvalidOption(
                 f"option {name}={_short(said[name])}: it is about a remote device; "
-                "add attach='fabric', or leave it out",
+                "add attach='fabric' (or 'auto'), or leave it out",
                 option=name,
             )
 
@@ -195,13 +203,28 @@ def _flag(value: Any) -> bool:
 
 
 def _attach(value: Any) -> str:
-    if value == "auto":
-        raise ValueError(
-            "not available in this version; choose 'near' (beside the device) or 'fabric' (over the network)"
-        )
-    if value not in ("near", "fabric"):
+    if value not in ("near", "fabric", AUTO):
         raise ValueError
     return str(value)
+
+
+def _curve(value: Any) -> Curve:
+    if not isinstance(value, list | tuple) or len(value) > MAX_CURVE_POINTS:
+        raise ValueError
+    points = []
+    for pair in value:
+        if not isinstance(pair, list | tuple) or len(pair) != 2:
+            raise ValueError
+        points.append((_amount(pair[0]), _amount(pair[1])))
+    if any(left[0] >= right[0] for left, right in pairwise(points)):
+        raise ValueError("its round trips must rise")
+    return tuple(points)
+
+
+def _amount(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
+        raise ValueError
+    return float(value)
 
 
 def _alias(value: Any) -> str:
@@ -243,10 +266,11 @@ TABLE: dict[str, Option] = {
         ),
         Option(
             "attach",
-            "'near' or 'fabric'",
+            "'near', 'fabric' or 'auto'",
             "'near'",
             "where the body runs; near: in a worker beside the device; "
-            "fabric: on a function host without one, with a remote device that torch calls 'dgsf'",
+            "fabric: on a function host without one, with a remote device that torch calls 'dgsf'; "
+            "auto: as its profile says when it is deployed, near without one (dgsf.device() is right in both)",
             _attach,
         ),
         Option("network", "True or False", "False", "whether the function may open network connections", _flag),
@@ -277,6 +301,13 @@ TABLE: dict[str, Option] = {
             "''",
             "with attach='fabric': another name of the remote device, so that code written for CUDA runs unchanged",
             _alias,
+        ),
+        Option(
+            "profile",
+            f"up to {MAX_CURVE_POINTS} pairs of a round trip in µs and a slow-down, round trips rising",
+            "()",
+            "with attach='auto': what 'dgsf profile --save' found; read from its file if it is not given",
+            _curve,
         ),
     )
 }

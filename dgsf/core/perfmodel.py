@@ -12,16 +12,22 @@ import math
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Literal
 
 NEAR_ABOVE = 1.10  # a slow-down that the fabric may cost at most, if nothing else is said
 SHOWN_LATENCIES_US = (5.0, 50.0, 1_000.0)
+CURVE_US = (0.0, 5.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1_000.0, 5_000.0)
 Attach = Literal["near", "fabric"]
+Curve = tuple[tuple[float, float], ...]  # round trips in µs, rising, and the slow-down at each
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """One device command: what the device, the link and the guest had to do for it."""
+    """One device command: what the device, the link and the guest had to do for it.
+
+    One that asks nothing of device and link is time of the guest alone, such as its work after the last answer.
+    """
 
     kernel_us: float
     up_bytes: int = 0
@@ -57,9 +63,10 @@ class Link:
     command_us: float = 0.0  # the guest's cost to encode and send one command
     sync_us: float = 0.0  # the cost of one reply beside the round trip: waking up, decoding
     serve_us: float = 0.0  # the device side's cost to receive and start one command
+    hold_us: float = 0.0  # the guest may keep commands back for so long, to send many at once; not with a window
 
     def __post_init__(self) -> None:
-        for name in ("round_trip_us", "command_us", "sync_us", "serve_us"):
+        for name in ("round_trip_us", "command_us", "sync_us", "serve_us", "hold_us"):
             value = getattr(self, name)
             if not (value >= 0 and math.isfinite(value)):
                 raise ValueError(f"{name} is {value}; it must be a finite number of at least 0")
@@ -94,15 +101,26 @@ def predict(recording: Recording, link: Link = NATIVE) -> Prediction:
     """The run over this link."""
     guest = sent = device = replied = waiting = 0.0
     half, up, down = link.round_trip_us / 2, link.bytes_per_us, link.down_bytes_per_us
+    hold = 0.0 if link.window else link.hold_us
     acknowledged: deque[float] = deque()
+    held: list[Command] = []
+    due = hold  # what is issued from then on is sent, with all that was kept back
     for item in recording.commands:
         guest += item.guest_us + link.command_us
+        if not (item.kernel_us or item.up_bytes or item.sync):
+            continue
         if link.window and len(acknowledged) >= link.window:
             free_at = acknowledged.popleft()
             waiting += max(0.0, free_at - guest)
             guest = max(guest, free_at)
-        sent = max(sent, guest) + item.up_bytes / up
-        device = max(device, sent + half) + link.serve_us + item.kernel_us
+        held.append(item)
+        if guest < due and not item.sync:
+            continue
+        due = guest + hold
+        for each in held:
+            sent = max(sent, guest) + each.up_bytes / up
+            device = max(device, sent + half) + link.serve_us + each.kernel_us
+        held.clear()
         if link.window:
             acknowledged.append(device + half)
         if item.sync:
@@ -110,6 +128,10 @@ def predict(recording: Recording, link: Link = NATIVE) -> Prediction:
             back = replied + half + link.sync_us
             waiting += back - guest
             guest = back
+            due = guest + hold
+    for each in held:
+        sent = max(sent, guest) + each.up_bytes / up
+        device = max(device, sent + half) + link.serve_us + each.kernel_us
     kernels = math.fsum(item.kernel_us for item in recording.commands)
     return Prediction(
         total_us=max(guest, device),
@@ -120,6 +142,17 @@ def predict(recording: Recording, link: Link = NATIVE) -> Prediction:
         up_bytes=sum(item.up_bytes for item in recording.commands),
         down_bytes=sum(item.down_bytes for item in recording.commands),
     )
+
+
+def fitted(recording: Recording, link: Link, measured_us: float) -> Link:
+    """The link with what an answer really costs: so much that the prediction is what this recording's run took.
+
+    Waking up and the neighbours of a busy machine are in no single part of a recording, but in its whole.
+    """
+    predicted = predict(recording, link)
+    if not predicted.sync_points:
+        return link
+    return replace(link, sync_us=max(0.0, link.sync_us + (measured_us - predicted.total_us) / predicted.sync_points))
 
 
 def slowdown(recording: Recording, link: Link) -> float:
@@ -151,3 +184,28 @@ def choose_attach(recording: Recording, link: Link, most: float = NEAR_ABOVE) ->
     waits = f"{run.sync_points} sync points at a round trip of {link.round_trip_us:g} µs"
     data = f"{(run.up_bytes + run.down_bytes) / 1e6:.1f} MB of data"
     return AttachChoice("near", ratio, f"over the fabric it would take {ratio:.2f} x native: {waits}, {data}")
+
+
+def curve_of(recording: Recording, link: Link) -> Curve:
+    """The slow-down over the round trip: all that a platform must know of a function to choose for it."""
+    return tuple(zip(CURVE_US, slowdowns(recording, link, CURVE_US), strict=True))
+
+
+def read_off(curve: Curve, round_trip_us: float) -> float:
+    """The slow-down at this round trip; between two points a line, beyond the last one the last line goes on."""
+    if len(curve) == 1:
+        return curve[0][1]
+    pairs = list(pairwise(curve))
+    (x, y), (next_x, next_y) = next((pair for pair in pairs if round_trip_us <= pair[1][0]), pairs[-1])
+    return max(0.0, y + (next_y - y) * (max(round_trip_us, curve[0][0]) - x) / (next_x - x))
+
+
+def choose_by_curve(curve: Curve, round_trip_us: float, most: float = NEAR_ABOVE) -> AttachChoice:
+    """As `choose_attach`, from a stored curve; near if there is none."""
+    if not curve:
+        return AttachChoice("near", 1.0, "there is no profile of it; 'dgsf profile --save' makes one")
+    ratio = read_off(curve, round_trip_us)
+    told = f"{ratio:.2f} x native at a round trip of {round_trip_us:g} µs"
+    if ratio <= most:
+        return AttachChoice("fabric", ratio, f"over the fabric it takes {told}, within {most:.2f} x")
+    return AttachChoice("near", ratio, f"over the fabric it would take {told}, over {most:.2f} x")

@@ -22,6 +22,7 @@ from dgsf.errors import DgsfError, NotFound, UsageError
 from dgsf.sdk.failures import user_frames
 from dgsf.sdk.place import in_worker
 from dgsf.sdk.plan import Driver, Plan, run, run_aio, twin
+from dgsf.sdk.profiles import with_profile
 
 if TYPE_CHECKING:
     from dgsf.sdk.bundle import Bundle
@@ -40,12 +41,13 @@ class Options(TypedDict, total=False):
     memory: str | int
     timeout: float
     retries: int
-    attach: Literal["near", "fabric"]
+    attach: Literal["near", "fabric", "auto"]
     network: bool
     max_workers: int
     idle_seconds: float | None
     gpu_memory: str | int | None
     device_alias: Literal["", "cuda"]
+    profile: Sequence[Sequence[float]]
 
 
 class Remote(Generic[P, R]):
@@ -100,7 +102,7 @@ class Function(Generic[P, L, R]):
         self.raw = raw
         self.name = name
         self.given = given
-        self.options: FunctionOptions = parse_options(given)
+        self.options: FunctionOptions = parse_options(with_profile(given, raw))
         self._find_client = client
         self._origin = origin
         self._bundle: Bundle | None = None
@@ -122,7 +124,7 @@ class Function(Generic[P, L, R]):
     def with_options(self, **options: Unpack[Options]) -> Function[P, L, R]:
         """The same function with other options; on the platform it has a name of its own."""
         given = {**self.given, **options}
-        changed = parse_options(given)
+        changed = parse_options(with_profile(given, self.raw))
         refuse_without_fabric(options, changed)
         base = self._origin or self
         if changed == base.options:

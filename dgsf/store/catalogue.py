@@ -15,7 +15,7 @@ import logging
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
 from dgsf.core.binding import Binder, Parameter
@@ -61,7 +61,7 @@ class Function:
         signature = version.metadata.get("signature", [])
         return cls(
             version,
-            parse_options(version.metadata.get("options", {})),
+            replace(parse_options(version.metadata.get("options", {})), chosen=version.metadata.get("attach", "near")),
             Binder(Parameter(item["name"], item["kind"], item["required"]) for item in signature),
         )
 

@@ -113,10 +113,10 @@ class World:
         await presence.stop()
 
     # --- use
-    async def deploy(self, function, name=None, **options):
+    async def deploy(self, function, name=None, chosen="near", **options):
         function.__module__ = "__main__"  # by value: the tests' own modules stay here
         bundle = pack(function)
-        metadata = {"signature": [], "options": options, "python": "3.11"}
+        metadata = {"signature": [], "options": options, "python": "3.11", "attach": chosen}
         version = await self.registry.deploy(
             self.tenant_id, name or f"f{uuid4().hex[:8]}", b"d" * 32, metadata, bundle.code
         )

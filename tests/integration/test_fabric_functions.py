@@ -194,3 +194,19 @@ async def test_attach_inside_a_fabric_function_is_its_own_device(world):
     version = await world.deploy(own_device, attach="fabric")
     assert await world.value(version, 3.0) == (6.0, "dgsf")
     assert await world.value(version, 4.0) == (8.0, "dgsf")
+
+
+def either_way(x):
+    import torch
+
+    import dgsf
+
+    device = dgsf.device()
+    return (torch.ones(2, device=device) * x).sum().item(), device.type
+
+
+async def test_a_function_that_leaves_the_choice_runs_where_its_deploy_decided(world):
+    auto = {"attach": "auto", "profile": [[0, 1.0], [1000, 1.02]]}
+    far, near = await world.deploy(either_way, chosen="fabric", **auto), await world.deploy(either_way, **auto)
+    assert await world.value(far, 3.0) == (6.0, "dgsf")
+    assert await world.value(near, 3.0) == (6.0, "cpu")

@@ -29,6 +29,7 @@ links = st.builds(
     command_us=st.floats(0, 50),
     sync_us=st.floats(0, 50),
     serve_us=st.floats(0, 50),
+    hold_us=st.floats(0, 500),
 )
 ALMOST = 1 + 1e-9
 

@@ -23,6 +23,11 @@ def remote_device(x: int) -> int:
     return x
 
 
+@app.function(attach="auto", profile=[[0, 1.0], [1000, 1.2]])
+def chosen_for(x: int) -> str:
+    return str(dgsf.device())
+
+
 @app.function
 async def later(x: int) -> int:
     return x

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dgsf.core.perfmodel import NATIVE, Command, Link, Recording, choose_attach, predict, slowdown, slowdowns
+from dgsf.core.perfmodel import NATIVE, Command, Link, Recording, choose_attach, fitted, predict, slowdown, slowdowns
 from dgsf.errors import TraceError
 from dgsf.sim.recordings import load_recording, save_recording
 
@@ -41,6 +41,23 @@ def test_a_window_of_one_makes_every_command_wait():
     assert predict(commands, open_).total_us == pytest.approx(111)
     assert predict(commands, closed).total_us == pytest.approx(11 * 101)
     assert predict(commands, closed).waiting_us == pytest.approx(11 * 101)
+
+
+def test_commands_are_kept_back_for_a_while_and_then_sent_together():
+    commands = stream(*[Command(1, guest_us=10)] * 4, Command(1, guest_us=10))
+    assert predict(commands, Link(hold_us=30)).total_us == pytest.approx(52)  # three at 30, two at the end
+    assert predict(stream(*[Command(100, guest_us=10)] * 2), Link(hold_us=50)).total_us == pytest.approx(220)
+    asked = stream(Command(1, guest_us=10), Command(1, guest_us=10, sync=True))
+    assert predict(asked, Link(hold_us=500)).total_us == pytest.approx(22)
+
+
+def test_a_link_is_fitted_to_what_was_measured():
+    recording = stream(*[Command(10, guest_us=5, sync=True)] * 4)
+    link = Link(sync_us=20)
+    assert predict(recording, fitted(recording, link, 500)).total_us == pytest.approx(500)
+    assert predict(recording, fitted(recording, link, 100)).total_us == pytest.approx(100)
+    assert fitted(recording, link, 1).sync_us == 0
+    assert fitted(stream(Command(10)), link, 500) == link
 
 
 def test_the_choice_tells_why():

@@ -21,8 +21,10 @@ class Changes:
 
     def written(self, places: tuple[int, ...], handles: list[int]) -> None:
         """A call wrote the handles at these places of its list."""
-        for place in places:
-            self.handles.add(handles[place])
+        if len(places) == len(handles):
+            self.handles.update(handles)
+        else:
+            self.handles.update([handles[place] for place in places])
 
     def freed(self, handle: int, tensor: Any) -> None:
         """A written tensor goes; its storage may live on in a view."""

@@ -152,9 +152,7 @@ def _read_schema(prepared: Prepared, schema: Any) -> None:
     lists = any("List" in str(result.type) for result in schema.returns)
     prepared.outs = _MANY if lists else sum(place is Place.NEW for place in prepared.plan)
     prepared.writes = tuple(_written(prepared, schema))
-    prepared.makes_memory = not schema.returns or any(
-        result.alias_info is None and "Tensor" in str(result.type) for result in schema.returns
-    )
+    prepared.makes_memory = _makes_memory(schema)
     if prepared.plan == (Place.NEW,) and str(schema.returns[0].type) == "Tensor":
         prepared.returns = Returns.TENSOR
     elif all(place is Place.WRITTEN for place in prepared.plan):
@@ -167,6 +165,13 @@ def _place(result: Any) -> Place:
     if "Tensor" not in str(result.type):
         return Place.VALUE
     return Place.WRITTEN if result.alias_info is not None and result.alias_info.is_write else Place.NEW
+
+
+def _makes_memory(schema: Any) -> bool:
+    """Whether a call may need new memory: it has new results, or writes into something that it may resize."""
+    if not schema.returns:
+        return not schema.name.startswith(("aten::_foreach_", "aten::_fused_"))  # those write where they are
+    return any(result.alias_info is None and "Tensor" in str(result.type) for result in schema.returns)
 
 
 def _written(prepared: Prepared, schema: Any) -> list[int]:

@@ -38,6 +38,7 @@ class LocalSpec(msgspec.Struct, frozen=True):
     contents: str = ""  # folder of contents, shared by sessions
     usage: bool = False  # whether USAGE frames are sent, which only a proxy understands
     record: str = ""  # file that gets everything the guest sends, for dgsf.remoting.executor.native
+    clock: str = ""  # file that gets the time of each call, for dgsf.remoting.executor.callclock
 
 
 @dataclass

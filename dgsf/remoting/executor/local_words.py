@@ -6,6 +6,7 @@ import socket
 from typing import Any, Protocol
 
 from dgsf.errors import ConnectionLost, DgsfError
+from dgsf.remoting.executor.callclock import CallClock
 from dgsf.remoting.executor.loop import Session
 from dgsf.remoting.executor.machine import Machine
 from dgsf.remoting.executor.wires import Incoming
@@ -31,6 +32,9 @@ class _Spec(Protocol):
     @property
     def record(self) -> str: ...
 
+    @property
+    def clock(self) -> str: ...
+
 
 class LocalSession(Session):
     """Begin is answered with Began, End with Ended."""
@@ -40,11 +44,16 @@ class LocalSession(Session):
         self._spec = spec
         self._identity = identity
         self._record = open(spec.record, "wb") if spec.record else None  # noqa: SIM115 (as long as the process)
+        self._clock = CallClock(machine, open(spec.clock, "wb")) if spec.clock else None  # noqa: SIM115 (the same)
 
     def take(self, frame: Incoming) -> None:
         if self._record is not None and frame.kind == Kind.COMMAND:
             self._write_down(frame)
+        if self._clock is None:
+            return super().take(frame)
+        self._clock.wake()
         super().take(frame)
+        return self._clock.write()
 
     def _write_down(self, frame: Incoming) -> None:
         assert self._record is not None

@@ -1,0 +1,150 @@
+"""`dgsf profile FILE::fn --x 3`: runs a function here on a remote device of its own, and shows where time goes.
+
+No platform is needed: one executor process on this machine's CPU is the device.  The function is called a few times
+with the same arguments; the first is told apart, of the others the middle one is shown.  What its slow-down over a
+network would be is the performance model's word, not a measurement.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import inspect
+import traceback
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from dgsf.cli.output import human_bytes, human_us, json_option, show_json, show_rows
+from dgsf.cli.run import parse_arguments
+from dgsf.core.options import FunctionOptions
+from dgsf.core.perfmodel import choose_by_curve
+from dgsf.errors import DgsfError, FunctionError, UsageError
+from dgsf.sdk.failures import user_frames
+from dgsf.sdk.function import Function
+from dgsf.sdk.loadfile import functions_in, load_file, pick
+from dgsf.sdk.profiles import save_profile
+from dgsf.sim.recordings import save_recording
+
+if TYPE_CHECKING:
+    from dgsf.core.perfmodel import Link, Recording
+    from dgsf.remoting.breakdown import Breakdown
+    from dgsf.remoting.profiling import Run
+
+SHOWN_OPERATIONS = 10
+_COLUMNS = ("operation", "count", "device_us", "waiting_us")
+
+
+@click.command("profile", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": True})
+@click.argument("target", metavar="FILE::FUNCTION")
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[--NAME VALUE]...")
+@click.option("--repeat", default=5, show_default=True, type=click.IntRange(1, 1000), help="calls after the first one")
+@click.option("--save", is_flag=True, help="keep the profile beside FILE, for attach='auto'")
+@click.option("--recording", type=click.Path(dir_okay=False), help="write the device commands there, for 'dgsf sim'")
+@json_option
+def command(
+    target: str, arguments: tuple[str, ...], repeat: int, save: bool, recording: str | None, as_json: bool
+) -> None:
+    """Run FUNCTION of FILE here on a remote device of its own; show where time goes and what distance would cost.
+
+    Arguments are given as for 'dgsf run'.  Later calls find on the device what earlier ones have sent there.
+    """
+    file, _, name = target.rpartition("::")
+    if not file or not name:
+        raise UsageError(f"{target!r} does not name a function; write e.g. functions/workloads/kmeans.py::near")
+    args, kwargs = parse_arguments(arguments)
+    if importlib.util.find_spec("torch") is None:
+        raise UsageError("dgsf profile needs torch here: pip install 'dgsf[torch]'")
+    raw, options = find_function(load_file(file), name, file)
+    try:
+        inspect.signature(raw).bind(*args, **kwargs)
+    except TypeError as error:
+        raise UsageError(f"{name}{inspect.signature(raw)} cannot be called like this: {error}") from None
+    first_us, run, link = profile(lambda: _call(raw, args, kwargs), name, options, repeat)
+    if recording:
+        _write(recording, run.recording(link))
+    found = taken_apart(run, link)
+    saved = save_profile(Path(file).resolve(), raw.__name__, found.curve) if save else None
+    if as_json:
+        show_json({"function": name, "first_call_us": first_us, **asdict(found), "saved": saved and str(saved)})
+    else:
+        _show(name, first_us, found, saved)
+
+
+def find_function(module: ModuleType, name: str, file: str) -> tuple[Callable[..., Any], FunctionOptions]:
+    """A deployable function of the file, or else a plain one, which has the default options."""
+    plain = getattr(module, name, None)
+    if inspect.isfunction(plain):
+        return plain, FunctionOptions()
+    function = plain if isinstance(plain, Function) else pick(functions_in(module), name, file)
+    return function.raw, function.options
+
+
+def profile(call: Callable[[], Any], name: str, options: FunctionOptions, repeat: int) -> tuple[int, Run, Link]:
+    """The first call's time, the run of middle length among the others, and the link that it had."""
+    from dgsf.remoting.profiling import profiler
+
+    alias = options.device_alias if options.attach == "fabric" else "cuda"
+    with profiler(alias, memory_bytes=options.gpu_memory_bytes) as made:
+        first = made.run(call)
+        if not first.events:
+            raise UsageError(
+                f"{name} did not touch a device: nothing was done on dgsf.device(), torch.device('dgsf') or 'cuda'"
+            )
+        runs = sorted((made.run(call) for _ in range(repeat)), key=lambda run: run.total_us)
+        chosen = runs[(len(runs) - 1) // 2]
+        if not chosen.events:
+            raise UsageError(f"{name} used its device in its first call only; there is nothing to profile after that")
+        return round(first.total_us), chosen, made.measure_link()
+
+
+def taken_apart(run: Run, link: Link) -> Breakdown:
+    from dgsf.remoting.breakdown import breakdown  # loads torch
+
+    return breakdown(run, link)
+
+
+def _write(path: str, recording: Recording) -> None:
+    try:
+        save_recording(path, recording)
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written: {error.strerror or error}") from error
+
+
+def _call(raw: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
+    """As a worker would; what the function raises becomes an error with the user's own traceback."""
+    try:
+        made = raw(*args, **kwargs)
+        if inspect.iscoroutine(made):
+            return asyncio.run(made)
+        return list(made) if inspect.isgenerator(made) else made
+    except DgsfError:
+        raise
+    except Exception as error:
+        text = "".join(traceback.format_exception(type(error), error, user_frames(error.__traceback__)))
+        what = f"{raw.__name__} raised {type(error).__name__}: {error}"
+        raise FunctionError(what, error={"traceback": text}) from None
+
+
+def _show(name: str, first_us: int, found: Breakdown, saved: Path | None) -> None:
+    click.echo(f"{name}: {human_us(found.total_us)} (first call {human_us(first_us)}), remote device on this CPU\n")
+    lines = [
+        ("the program itself", found.guest_us, f"{human_us(found.issuing_us)} of it to issue remote commands"),
+        ("waiting for the device", found.waiting_us, f"{found.sync_points} sync points"),
+        ("the device, beside it", found.device_us, f"{found.commands} commands"),
+        ("transfers", found.transfer_us, f"{human_bytes(found.up_bytes)} up, {human_bytes(found.down_bytes)} down"),
+    ]
+    for what, time_us, more in lines:
+        click.echo(f"  {what:24}{human_us(time_us):>10}   {more}")
+    click.echo()
+    show_rows([asdict(each) for each in found.operations[:SHOWN_OPERATIONS]], _COLUMNS, empty="no operations")
+    click.echo("\npredicted time over the fabric, against the same beside an asynchronous device:")
+    for trip_us, ratio in found.slowdowns:
+        choice = choose_by_curve(found.curve, trip_us).attach
+        click.echo(f"  round trip {human_us(round(trip_us)):>6}   {ratio:6.2f} x   attach='auto' would choose {choice}")
+    if saved is not None:
+        click.echo(f"\nsaved in {saved}; deploy with attach='auto' uses it")

@@ -1,0 +1,60 @@
+"""What a link costs, measured on a session that does nothing else: questions, one download, tiny calls.
+
+The device "dgsf" must be bound to the stream.  Each figure is the median of several, or another `typical` one;
+what issuing a call costs is the least of several, because others can only make it longer.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from statistics import median
+
+import torch
+
+from dgsf.core.perfmodel import Link
+from dgsf.remoting.guest.kinds import Stream
+from dgsf.remoting.guest.pace import FIRST_SECONDS
+
+QUESTIONS = 40
+DOWNLOAD_BYTES = 4 * 1024**2
+CALLS = 100
+ROUNDS = 5
+
+
+Typical = Callable[[Sequence[float]], float]
+HOLD_US = FIRST_SECONDS * 1e6
+
+
+def measure_link(stream: Stream, device: torch.device, typical: Typical = median) -> Link:
+    """The link as it is now; all of a question's time is its `sync_us`, the distance is unknown here."""
+    question_us = typical([_took_us(stream.sync) for _ in range(QUESTIONS)])
+    there = torch.zeros(DOWNLOAD_BYTES, dtype=torch.uint8, device=device)
+    download_us = typical([_took_us(there.cpu) for _ in range(ROUNDS)])
+    return Link(
+        bytes_per_us=DOWNLOAD_BYTES / max(1.0, download_us - question_us),
+        sync_us=question_us,
+        command_us=max(0.0, _call_us(stream, device) - _call_us(stream, torch.device("cpu"))),
+        hold_us=HOLD_US,
+    )
+
+
+def _call_us(stream: Stream, device: torch.device) -> float:
+    """What issuing one tiny call costs the program."""
+    tensor = torch.ones(4, device=device)
+
+    def calls() -> None:
+        for _ in range(CALLS):
+            tensor + tensor
+
+    found = []
+    for _ in range(ROUNDS):
+        stream.sync()
+        found.append(_took_us(calls) / CALLS)
+    return min(found)
+
+
+def _took_us(do: Callable[[], object]) -> float:
+    began = time.perf_counter_ns()
+    do()
+    return (time.perf_counter_ns() - began) / 1e3

@@ -1,0 +1,105 @@
+"""Runs a program on a remote device of its own, on this machine, and records what it does with it.
+
+One executor process without a platform; its clock times every call, the guest's side is noted by a
+`RecordingStream`.  Nothing is predicted here: a run becomes a `Recording` and a measured `Link`.
+"""
+
+from __future__ import annotations
+
+import socket
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import torch
+
+from dgsf.config import GIB
+from dgsf.core.perfmodel import Link, Recording, fitted
+from dgsf.remoting.executor.callclock import read_clock
+from dgsf.remoting.executor.local import LocalExecutors, LocalSpec
+from dgsf.remoting.guest.attach import bind
+from dgsf.remoting.guest.bound import bound
+from dgsf.remoting.guest.modes import Modes
+from dgsf.remoting.guest.probe import Typical, measure_link
+from dgsf.remoting.guest.recording import Event, RecordingStream, Took, mean_serve_us, recording_of
+from dgsf.remoting.guest.session_stream import SessionStream
+
+MODES = Modes(survival=False)  # a checkpoint in the middle would be taken for work of the program
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run of a program, as it was noted on both sides."""
+
+    events: list[Event]
+    began: int
+    ended: int
+    took: Mapping[int, Took]
+    value: Any
+
+    @property
+    def total_us(self) -> float:
+        return (self.ended - self.began) / 1e3
+
+    def recording(self, link: Link) -> Recording:
+        return recording_of(self.events, self.began, self.ended, self.took, link)
+
+    def fitted(self, link: Link) -> Link:
+        """This run's link: with what its commands cost on the device side, and its answers on the way."""
+        serving = replace(link, serve_us=mean_serve_us(self.events, self.took))
+        return fitted(self.recording(link), serving, self.total_us)
+
+
+class Profiler:
+    """A bound device and its recording stream; `profiler` makes one."""
+
+    def __init__(self, stream: RecordingStream, device: torch.device, clock: Path) -> None:
+        self.device = device
+        self._stream = stream
+        self._clock = clock
+
+    def measure_link(self, typical: Typical = median) -> Link:
+        """What this device costs beside the work itself."""
+        return measure_link(self._stream.real, self.device, typical)
+
+    def run(self, program: Callable[[], Any]) -> Run:
+        """Does it once."""
+        stream = self._stream
+        stream.start()
+        value = program()
+        events = stream.stop()
+        wanted = {event.call for event in events}
+        took = {
+            call: Took(each.device_ns / 1e3, each.serve_ns / 1e3)
+            for call, each in read_clock(self._clock).items()
+            if call in wanted
+        }
+        return Run(events, stream.began, stream.ended, took, value)
+
+
+@contextmanager
+def profiler(
+    alias: str = "",
+    threads: int = 0,
+    memory_bytes: int = 4 * GIB,
+    executors: LocalExecutors | None = None,
+    through: Callable[[socket.socket], socket.socket] | None = None,
+) -> Iterator[Profiler]:
+    """A remote CPU device for the time of this context, with a clock; `through` may put something on the way to it."""
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="dgsf-profile-")))
+        starter = executors or stack.enter_context(LocalExecutors())
+        options = {"threads": threads} if threads else {}
+        clock = folder / "clock"
+        sock = starter.connect(LocalSpec(memory_bytes=memory_bytes, device_options=options, clock=str(clock)))
+        stream = RecordingStream(SessionStream(through(sock) if through else sock, MODES), time.perf_counter_ns)
+        stack.callback(stream.close)
+        device = stack.enter_context(bind(stream, alias))
+        bound.standing = True  # dgsf.attach() in the program is this device
+        stack.callback(setattr, bound, "standing", False)
+        yield Profiler(stream, device, clock)

@@ -1,0 +1,92 @@
+"""`dgsf profile`: what it shows, what it saves, what it tells when it cannot."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from dgsf import cli
+from dgsf.core.perfmodel import predict
+from dgsf.sim.recordings import load_recording
+
+pytestmark = pytest.mark.timeout(300)
+SOURCE = """
+import asyncio
+import dgsf
+
+app = dgsf.App("profiled", attach="auto")
+
+def plain(size=16):
+    import torch
+    x = torch.ones(size, size, device=dgsf.device())
+    return (x @ x).sum().item()
+
+@app.function
+def asks(times: int = 3):
+    return [plain() for _ in range(times)]
+
+@app.function(attach="near")
+async def by_cuda():
+    import torch
+    assert torch.cuda.is_available()
+    await asyncio.sleep(0)
+    return torch.ones(4, device="cuda").tolist()
+
+@app.function
+def raises():
+    raise ValueError("not today")
+
+@app.function
+def idle(x=1):
+    return x
+"""
+
+
+@pytest.fixture
+def run(tmp_path, capfd):
+    """Runs `dgsf profile` on a function of the file above: exit code, stdout, stderr, folder."""
+    file = tmp_path / f"profiled_{tmp_path.name.replace('-', '_')}.py"
+    file.write_text(SOURCE)
+
+    def one(name: str, *words: str) -> tuple[int, str, str]:
+        code = cli.execute(["profile", f"{file}::{name}", "--repeat", "2", *words])
+        out, err = capfd.readouterr()
+        return code, out, err
+
+    one.file = file
+    return one
+
+
+def test_the_command_shows_and_saves(run) -> None:
+    commands = run.file.with_suffix(".jsonl")
+    code, out, _ = run("asks", "--times", "2", "--save", "--recording", str(commands))
+    assert code == 0
+    for words in ("waiting for the device", "2 sync points", "aten::sum", "round trip   1 ms", "saved in"):
+        assert words in out
+    stored = json.loads(run.file.with_suffix(".profiles.json").read_text())
+    assert stored["asks"][0][0] == 0
+    assert predict(load_recording(commands)).sync_points == 2
+
+
+@pytest.mark.parametrize("name", ["plain", "by_cuda"])
+def test_plain_functions_and_those_that_say_cuda_are_profiled_too(run, name: str) -> None:
+    code, out, _ = run(name, "--json")
+    assert code == 0
+    document = json.loads(out)
+    assert document["function"] == name and document["sync_points"] == 1
+    assert [trip for trip, _ in document["slowdowns"]] == [5, 50, 1000]
+
+
+@pytest.mark.parametrize(
+    ("name", "words", "code", "told"),
+    [
+        ("idle", (), 2, "idle did not touch a device"),
+        ("asks", ("--tims", "3"), 2, "unexpected keyword argument 'tims'"),
+        ("nothing", (), 2, "has no function 'nothing'"),
+        ("raises", (), 1, "raises raised ValueError: not today"),
+    ],
+)
+def test_what_cannot_be_profiled_is_told(run, name: str, words: tuple[str, ...], code: int, told: str) -> None:
+    found, out, err = run(name, *words)
+    assert found == code and told in err and not out

@@ -1,0 +1,90 @@
+"""Profiles: the curve that is stored, the choice it makes, the file beside the source, `dgsf.device()`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+import dgsf
+from dgsf.core.options import parse_options
+from dgsf.core.perfmodel import Command, Link, Recording, choose_by_curve, curve_of, read_off, slowdown
+from dgsf.errors import InvalidOption, UsageError
+from dgsf.sdk.profiles import profiles_file, save_profile, with_profile
+from gateway.deploy import settled
+
+QUIET = ((0.0, 1.0), (100.0, 1.05), (1000.0, 1.5))
+
+
+def body() -> None:
+    """Stands for a user's function."""
+
+
+def test_a_curve_is_read_between_and_beyond_its_points():
+    assert read_off(QUIET, 0) == 1.0
+    assert read_off(QUIET, 50) == pytest.approx(1.025)
+    assert read_off(QUIET, 1900) == pytest.approx(1.95)
+    assert read_off(((5.0, 1.2),), 700) == 1.2
+    assert read_off(((5.0, 1.2), (10.0, 1.4)), 1) == 1.2
+
+
+def test_a_curve_tells_what_the_recording_would():
+    recording = Recording([Command(50, guest_us=10)] * 20 + [Command(5, 100, 100, True)] * 3)
+    link = Link(bytes_per_us=1000, sync_us=40, command_us=5)
+    for trip in (0.0, 30.0, 700.0):
+        expected = slowdown(recording, Link(trip, bytes_per_us=1000, sync_us=40, command_us=5))
+        assert read_off(curve_of(recording, link), trip) == pytest.approx(expected, rel=0.02)
+
+
+def test_the_choice_is_near_without_a_profile_and_by_distance_with_one():
+    assert choose_by_curve((), 5).attach == "near"
+    assert "dgsf profile --save" in choose_by_curve((), 5).reason
+    assert choose_by_curve(QUIET, 50).attach == "fabric"
+    assert choose_by_curve(QUIET, 1000).attach == "near"
+
+
+def test_auto_is_settled_by_the_profile_and_stays_the_same_option():
+    auto = parse_options({"attach": "auto", "profile": [list(pair) for pair in QUIET], "gpu": "A100"})
+    assert not auto.over_fabric and auto.worker_types == ("A100",)
+    close, far = settled(auto, 50), settled(auto, 1000)
+    assert close.over_fabric and close.worker_types == ("host",)
+    assert not far.over_fabric
+    assert close == auto, "what was chosen is no part of what was asked for"
+    assert close.given() == auto.given() and parse_options(auto.given()) == auto
+    assert not settled(parse_options({"attach": "auto"}), 5).over_fabric
+    assert settled(parse_options({"attach": "fabric"}), 1e6).over_fabric
+
+
+@pytest.mark.parametrize("value", [5, "x", [[1]], [[1, True]], [[1, -1]], [[1, 2], [1, 3]], [[0, 1]] * 65])
+def test_a_profile_that_is_none_is_refused(value):
+    with pytest.raises(InvalidOption, match="profile"):
+        parse_options({"profile": value})
+
+
+def test_a_saved_profile_is_found_by_functions_that_say_auto(tmp_path, monkeypatch):
+    source = tmp_path / "shapes.py"
+    monkeypatch.setattr("inspect.getfile", lambda _: str(source))
+    assert with_profile({"attach": "auto"}, body) == {"attach": "auto"}
+    save_profile(source, "other", ((0.0, 1.5),))
+    save_profile(source, "body", QUIET)
+    assert set(json.loads(profiles_file(source).read_text())) == {"other", "body"}
+    assert parse_options(with_profile({"attach": "auto"}, body)).profile == QUIET
+    assert with_profile({"attach": "near"}, body) == {"attach": "near"}
+    assert with_profile({"attach": "auto", "profile": []}, body)["profile"] == []
+    assert dgsf.App("a").function(attach="auto")(body).options.profile == QUIET
+
+
+@pytest.mark.parametrize("text", ["{", "[]"])
+def test_a_broken_file_of_profiles_is_named(tmp_path, monkeypatch, text):
+    monkeypatch.setattr("inspect.getfile", lambda _: str(tmp_path / "shapes.py"))
+    Path(tmp_path, "shapes.profiles.json").write_text(text)
+    with pytest.raises(UsageError, match=r"shapes\.profiles\.json"):
+        with_profile({"attach": "auto"}, body)
+    monkeypatch.setattr("dgsf.sdk.profiles.in_worker", lambda: True)
+    assert with_profile({"attach": "auto"}, body) == {"attach": "auto"}, "nobody looks for it there"
+
+
+def test_the_device_beside_this_process_is_a_gpu_or_its_cpu():
+    assert dgsf.device() == torch.device("cuda" if torch.cuda.is_available() else "cpu")
