@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def device() -> torch.device:
-    """The remote device where one is attached, as the program calls it; else the GPU beside this process, or its CPU."""
+    """The remote device where one is attached, as the program calls it; else the GPU beside this process or its CPU."""
     if importlib.util.find_spec("torch") is None:
         raise UsageError("dgsf.device needs torch in this program: pip install 'dgsf[torch]'")
     import torch
