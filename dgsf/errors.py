@@ -337,6 +337,12 @@ class UsageError(DgsfError):
     status = 400
 
 
+class NotAttached(UsageError, RuntimeError):  # torch code catches RuntimeError
+    """This process has no remote device."""
+
+    code = "not_attached"
+
+
 class ConfigError(UsageError):
     """A setting is wrong."""
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dgsf.errors import Conflict, NotFound
+from dgsf.core.lookup import find_named
+from dgsf.errors import Conflict
 from dgsf.store.rows import DeviceRow, Role
 from gateway.handling import Asked
 from gateway.reply import Reply, json_reply
@@ -34,14 +35,13 @@ async def restore(asked: Asked) -> Reply:
 async def _change(asked: Asked, state: str) -> Reply:
     store, wanted = asked.context.devices, asked.parameters["name"]
     row = _find(await store.list_devices(), wanted)
-    if row is None:
-        raise NotFound(f"there is no device {wanted[:200]!r}; see 'dgsf devices'")
     changed = await (store.drain(row.id) if state == "draining" else store.restore(row.id))
     if changed is None:
         raise Conflict(f"device {row.name} is {row.state}: only a running device can drain, only a draining one return")
     return json_reply(DeviceInfo.of(changed))
 
 
-def _find(rows: list[DeviceRow], wanted: str) -> DeviceRow | None:
-    """By name, or by number."""
-    return next((row for row in rows if row.name == wanted or str(row.id) == wanted), None)
+def _find(rows: list[DeviceRow], wanted: str) -> DeviceRow:
+    """By number, or by name or enough of it."""
+    known = {row.name: row for row in rows} | {str(row.id): row for row in rows}
+    return known.get(wanted) or known[find_named(wanted, [row.name for row in rows], "device", "dgsf devices")]

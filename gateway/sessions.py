@@ -12,6 +12,7 @@ from uuid import UUID
 
 import msgspec
 
+from dgsf.core.lookup import find_named
 from dgsf.core.options import parse_options
 from dgsf.core.rendezvous import ranked
 from dgsf.errors import NotFound, PlatformError, RequestError
@@ -65,14 +66,23 @@ async def list_all(asked: Asked) -> Reply:
 async def move(asked: Asked) -> Reply:
     """Only the wish is noted; the session's proxy does it and says in the listing if it could not."""
     wanted = await _body(asked, MoveRequest)
-    session = _uuid(asked.parameters["id"])
-    if wanted.to:
-        rows = await asked.context.devices.list_devices()
-        if not any(row.name == wanted.to and not row.is_host for row in rows):
-            raise NotFound(f"there is no device {wanted.to!r}; see 'dgsf devices'")
-    if session is None or not await asked.context.sessions.ask_move(session, wanted.to):
+    session = await _find(asked, asked.parameters["id"])
+    to = wanted.to
+    if to:
+        names = [row.name for row in await asked.context.devices.list_devices() if not row.is_host]
+        to = find_named(to, names, "device", "dgsf devices")
+    if not await asked.context.sessions.ask_move(session, to):
         raise NotFound("there is no such session, or it has ended")
-    return json_reply(MoveWish(str(session), wanted.to), 202)
+    return json_reply(MoveWish(str(session), to), 202)
+
+
+async def _find(asked: Asked, wanted: str) -> UUID:
+    """A session by its id, or by a beginning of it that no other open one has."""
+    try:
+        return UUID(wanted)
+    except ValueError:
+        rows = await asked.context.sessions.list_sessions(None, ended=False)
+    return UUID(find_named(wanted, [str(row.id) for row in rows], "open session", "dgsf sessions"))
 
 
 async def _proxy(asked: Asked) -> ProxyRow:
@@ -90,13 +100,6 @@ async def _body(asked: Asked, kind: type[Body]) -> Body:
         return msgspec.convert(jsoncheck.parse(body) if body.strip() else {}, kind)
     except msgspec.ValidationError as error:
         raise RequestError(f"the request cannot be read: {error}") from None
-
-
-def _uuid(text: str) -> UUID | None:
-    try:
-        return UUID(text)
-    except ValueError:
-        return None
 
 
 def _text(data: bytes) -> str:

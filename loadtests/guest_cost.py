@@ -55,6 +55,9 @@ class NullStream:
 
     def forked(self) -> None: ...
 
+    def memory(self, forget_peak: bool = False) -> tuple[int, int, int]:
+        return 0, 0, 1 << 30
+
     def sync(self) -> None: ...
 
     def flush(self) -> None: ...

@@ -41,7 +41,7 @@ from proxy.losses import failure_of_exit
 from proxy.recorder import Recorder
 from proxy.room import RoomMaker
 from proxy.sessions.hub import SessionHub
-from proxy.starter import NoRoom, Starter
+from proxy.starter import NoRoom, Starter, none_takes_work
 from proxy.worker_link import WorkerLink
 
 log = logging.getLogger(__name__)
@@ -341,7 +341,7 @@ class LocalProxy:
         if not self.recorder.available:
             self._fail_queue(lane, StoreUnavailable())
         elif self.room.without_device_us(lane, now_us) > NO_DEVICE_SECONDS * 1e6:
-            self._fail_queue(lane, NoDevice())
+            self._fail_queue(lane, none_takes_work(lane.options))
         else:
             for call in [call for call in lane.queue if now_us > call.dead_us and call.life.attempt == 1]:
                 lane.queue.remove(call)

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable
 
 from dgsf.clock import Clock
 from dgsf.core.devices import HOST
+from dgsf.core.options import FunctionOptions
 from dgsf.core.placement import Chooser, Request
 from dgsf.errors import DgsfError, LeaseLost, NoDevice, PlatformError
 from dgsf.store.rows import DeviceRow, LeaseGrant
@@ -136,8 +137,7 @@ class Starter:
         request = Request(options.worker_types, options.memory, tenant=str(version.tenant_id), function=version.name)
         views, rows = await self._directory.pool()
         if not any(view.healthy and (view.kind == HOST) == options.over_fabric for view in views):
-            what = "function host" if options.over_fabric else "device"
-            raise NoDevice(f"no {what} is healthy now; see 'dgsf devices'")
+            raise none_takes_work(options)
         while (chosen := self._chooser.choose(request, views)) is not None:
             grant = await self._leases.grant(chosen.id, version.version_id, version.tenant_id, request.memory_bytes)
             if grant is not None:
@@ -180,3 +180,11 @@ class Starter:
             network=lane.options.network,
         )
         return await ask_host(sock, Kind.ATTACH, encode(head))
+
+
+def none_takes_work(options: FunctionOptions) -> NoDevice:
+    """For a function that cannot be started anywhere now."""
+    what = "function host" if options.over_fabric else "device"
+    return NoDevice(
+        f"no {what} takes work now (draining, suspect or lost); see 'dgsf devices', or 'dgsf devices restore NAME'"
+    )

@@ -24,9 +24,9 @@ def command() -> None:
 @click.argument("name")
 @client_options
 def drain(name: str, client: Client) -> None:
-    """Take device NAME out of use: nothing new, sessions move away, workers finish."""
-    client.drain_device(name)
-    click.echo(f"{name} drains; 'dgsf leases' shows what is left on it", err=True)
+    """Take device NAME (or enough of its name) out of use: nothing new, sessions move away, workers finish."""
+    found = client.drain_device(name)["name"]
+    click.echo(f"{found} drains; 'dgsf leases' shows what is left on it", err=True)
 
 
 @command.command()
@@ -34,8 +34,8 @@ def drain(name: str, client: Client) -> None:
 @client_options
 def restore(name: str, client: Client) -> None:
     """Put device NAME back to use."""
-    client.restore_device(name)
-    click.echo(f"{name} takes work again", err=True)
+    found = client.restore_device(name)["name"]
+    click.echo(f"{found} takes work again", err=True)
 
 
 @command.command("list")

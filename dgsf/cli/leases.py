@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from dgsf.cli.output import client_options, json_option, show_listing
+from dgsf.cli.output import ATTACHED, client_options, json_option, show_listing
 from dgsf.sdk.client import Client
 
 COLUMNS = (
@@ -18,4 +18,4 @@ COLUMNS = (
 @client_options
 def command(as_json: bool, client: Client) -> None:
     """Show who holds which slot of which device."""
-    show_listing(client.leases(), "leases", COLUMNS, as_json=as_json, empty="no device is leased now")
+    show_listing(client.leases(), "leases", COLUMNS, as_json=as_json, empty="no device is leased now", absent=ATTACHED)

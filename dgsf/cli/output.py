@@ -19,6 +19,8 @@ from dgsf.sdk.client import Client
 
 Row = Mapping[str, Any]
 F = TypeVar("F", bound=Callable[..., Any])
+NO_WORDS: Mapping[str, str] = {}
+ATTACHED = {"function_name": "(attached)"}  # a program of its own, not a function
 
 
 # --- options that many commands share ---------------------------------------------------------
@@ -40,12 +42,17 @@ json_option = click.option("--json", "as_json", is_flag=True, help="print the ex
 
 
 # --- showing ----------------------------------------------------------------------------------
-def show_listing(document: Any, key: str, columns: Sequence[str], *, as_json: bool, empty: str) -> None:
-    """A document with a list of rows under `key`, and perhaps totals beside it."""
+def show_listing(
+    document: Any, key: str, columns: Sequence[str], *, as_json: bool, empty: str, absent: Mapping[str, str] = NO_WORDS
+) -> None:
+    """A document with a list of rows under `key`, and perhaps totals beside it; `absent`: words for missing values."""
     if as_json:
         show_json(document)
         return
-    show_rows(_rows_of(document, key), columns, empty=empty)
+    rows = _rows_of(document, key)
+    if absent:
+        rows = [{**row, **{name: text for name, text in absent.items() if row.get(name) is None}} for row in rows]
+    show_rows(rows, columns, empty=empty)
     if isinstance(document, Mapping):
         totals = {name: value for name, value in document.items() if name != key and _is_plain(value)}
         show_fields(totals)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from dgsf.cli.groups import ListingGroup
-from dgsf.cli.output import client_options, json_option, show_listing
+from dgsf.cli.output import ATTACHED, client_options, json_option, show_listing
 from dgsf.sdk.client import Client
 
 COLUMNS = (
@@ -26,7 +26,7 @@ def command() -> None:
 def list_(ended: bool, as_json: bool, client: Client) -> None:
     """List open sessions, newest first."""
     found = client.sessions(ended=ended)
-    show_listing(found, "sessions", COLUMNS, as_json=as_json, empty="no session is open")
+    show_listing(found, "sessions", COLUMNS, as_json=as_json, empty="no session is open", absent=ATTACHED)
 
 
 @command.command()
@@ -34,6 +34,6 @@ def list_(ended: bool, as_json: bool, client: Client) -> None:
 @click.option("--to", default="", help="the device to move to (default: any other)")
 @client_options
 def move(session_id: str, to: str, client: Client) -> None:
-    """Move session SESSION_ID to another device while it runs."""
+    """Move session SESSION_ID (or enough of it) to another device while it runs."""
     client.move_session(session_id, to)
     click.echo("asked; 'dgsf sessions' shows the device, or why it stays", err=True)

@@ -113,6 +113,17 @@ def parse_options(given: Mapping[str, Any]) -> FunctionOptions:
     return FunctionOptions(**values)
 
 
+def refuse_without_fabric(said: Mapping[str, Any], options: FunctionOptions) -> None:
+    """Options about a remote device, said of a function that has none; inherited ones do no harm."""
+    for name in ("gpu_memory", "device_alias"):
+        if said.get(name) and options.attach == "near":
+            raise InvalidOption(
+                f"option {name}={_short(said[name])}: it is about a remote device; "
+                "add attach='fabric' (or 'auto'), or leave it out",
+                option=name,
+            )
+
+
 def options_table() -> list[tuple[str, str, str, str]]:
     """(name, expected, default, meaning) of every option, for manuals and OpenAPI."""
     return [(option.name, option.expected, option.default, option.help) for option in TABLE.values()]

@@ -9,6 +9,7 @@ import socket
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from dgsf.core.sizes import describe_bytes
 from dgsf.errors import DoesNotFit, LeaseLost
 from dgsf.fabric.spec import WorkerSpec
 from dgsf.fabric.zygote_client import Child
@@ -57,7 +58,9 @@ class WorkerTable:
         if not 0 <= slot < self.slots:
             raise DoesNotFit(f"there is no slot {slot}: this device has {self.slots}")
         if not 0 < attach.memory_bytes <= self.memory_bytes:
-            raise DoesNotFit(f"{attach.memory_bytes} bytes do not fit: this device has {self.memory_bytes}")
+            raise DoesNotFit(
+                f"{describe_bytes(attach.memory_bytes)} do not fit: this device has {describe_bytes(self.memory_bytes)}"
+            )
         if epoch < self._floors.get(slot, 0):
             raise LeaseLost(f"slot {slot}: epoch {epoch} is over, {self._floors[slot]} is the lowest that is good")
         held = self.in_slot(slot)

@@ -47,6 +47,7 @@ class Record(IntEnum):
     SNAPSHOT = -15  # [SNAPSHOT, request, since]: answered with the state that changed since that snapshot number
     RESTORE = -16  # [RESTORE, head bytes, all bytes, transfer]: become that state; it follows in bulk frames, see below
     META = -17  # [META, request, handle]: answered with the tensor's true metadata
+    MEMORY = -18  # [MEMORY, request, forget]: answered with [live, most, leased] bytes; forget: `most` begins anew
 
 
 class Status(IntEnum):

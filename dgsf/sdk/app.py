@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, Unpack, overload
 
 from dgsf.core.names import check_name
-from dgsf.core.options import parse_options
+from dgsf.core.options import parse_options, refuse_without_fabric
 from dgsf.errors import UsageError
 from dgsf.sdk.function import Function, Options, default_client
 
@@ -65,7 +65,8 @@ class App:
         """Makes a function of this app; works bare and with options, which are checked at once."""
         if raw is not None:
             return self._add(raw, name, options)
-        parse_options({**self._options, **options})  # complain on the decorator's line, not on the function's
+        merged = parse_options({**self._options, **options})  # complain on the decorator's line, not on the function's
+        refuse_without_fabric(options, merged)
         return lambda raw: self._add(raw, name, options)
 
     def _add(self, raw: Callable[..., Any], name: str | None, options: dict[str, Any]) -> Function[..., Any, Any]:

@@ -9,9 +9,9 @@ from __future__ import annotations
 import base64
 import contextlib
 import importlib.util
+import logging
 import os
 import socket
-import sys
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -20,7 +20,8 @@ from urllib.parse import urlsplit
 
 from dgsf.config import load_settings
 from dgsf.core.checkpointing import CheckpointPolicy
-from dgsf.errors import ConnectionLost, DgsfError, UsageError
+from dgsf.core.options import parse_options
+from dgsf.errors import ConnectionLost, DgsfError, InvalidOption, UsageError
 from dgsf.sdk.client import Client
 from dgsf.wire.handshake import shake_blocking
 from dgsf.wire.link import host_id
@@ -31,8 +32,9 @@ if TYPE_CHECKING:
 
     from dgsf.remoting.guest.session_stream import SessionStream
 
+log = logging.getLogger(__name__)
 CONNECT_SECONDS = 10.0
-PATIENCE_SECONDS = 2.0  # then a person at a terminal is told what is waited for
+PATIENCE_SECONDS = 2.0  # then the program's user is told what is waited for
 _ANYWHERE = ("0.0.0.0", "::", "")  # noqa: S104 - what a server may bind to, not what we connect to
 
 
@@ -58,11 +60,14 @@ def attach(
     from dgsf.remoting.guest.bound import bound
 
     if bound.standing:
-        yield torch.device("dgsf")
+        yield torch.device(bound.name)
         return
-    stream = _open(client or Client(), gpu, memory, wait)
     try:
-        stream.seed(torch.initial_seed())  # as for any device: a seed that was set before it came holds on it too
+        _check(gpu, memory, alias)
+        stream = _open(client or Client(), gpu, memory, wait)
+    except DgsfError as error:
+        raise error.with_traceback(None) from None  # its text says it all; our frames would bury it
+    try:
         with bind(stream, alias) as device:
             yield device
     finally:
@@ -72,6 +77,13 @@ def attach(
 def _need_torch() -> None:
     if importlib.util.find_spec("torch") is None:
         raise UsageError("dgsf.attach needs torch in this program: pip install 'dgsf[torch]'")
+
+
+def _check(gpu: str | Sequence[str], memory: str | int, alias: str) -> None:
+    """The same words for the same mistakes as at a function's decorator, before a platform is asked."""
+    parse_options({"gpu": gpu if isinstance(gpu, str) or not isinstance(gpu, Sequence) else [*gpu], "memory": memory})
+    if alias not in ("", "cuda"):
+        raise InvalidOption(f"option alias={alias!r}: expected '' or 'cuda'", option="alias")
 
 
 def _open(client: Client, gpu: str | Sequence[str], memory: str | int, wait: float | None) -> SessionStream:
@@ -140,11 +152,8 @@ def _this_host() -> str:
 
 @contextlib.contextmanager
 def _telling(text: str) -> Iterator[None]:
-    """Says it on a terminal if the body takes long."""
-    if not sys.stderr.isatty():
-        yield
-        return
-    timer = threading.Timer(PATIENCE_SECONDS, lambda: print(f"dgsf: {text}", file=sys.stderr, flush=True))
+    """Says it once if the body takes long: on stderr, or wherever the program sends its log."""
+    timer = threading.Timer(PATIENCE_SECONDS, log.warning, ("dgsf: %s", text))
     timer.daemon = True
     timer.start()
     try:

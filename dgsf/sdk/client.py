@@ -15,7 +15,7 @@ from urllib.parse import quote
 import msgspec
 
 from dgsf.core.names import check_name
-from dgsf.core.options import FunctionOptions, parse_options
+from dgsf.core.options import FunctionOptions, parse_options, refuse_without_fabric
 from dgsf.errors import ConfigError, ConnectionLost, DgsfError, NotFound
 from dgsf.sdk import codec
 from dgsf.sdk.bundle import Bundle, pack
@@ -111,9 +111,11 @@ class Client:
         self, function: Callable[..., Any], *, name: str | None = None, options: Mapping[str, Any] | None = None
     ) -> Plan[dict[str, Any]]:
         """Deploys a plain Python function as a new version under this name."""
+        parsed = parse_options(options or {})
+        refuse_without_fabric(options or {}, parsed)
         bundle = pack(function)
         chosen = check_name(name or getattr(function, "__name__", None))
-        return (yield from self.deploy_plan(chosen, function, parse_options(options or {}), bundle))
+        return (yield from self.deploy_plan(chosen, function, parsed, bundle))
 
     def deploy_plan(
         self, name: str, raw: Callable[..., Any], options: FunctionOptions, bundle: Bundle

@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 
 def device() -> torch.device:
-    """torch's device "dgsf" where a remote device is attached; else the GPU beside this process, or its CPU."""
+    """The remote device where one is attached, as the program calls it; else the GPU beside this process or its CPU."""
     if importlib.util.find_spec("torch") is None:
         raise UsageError("dgsf.device needs torch in this program: pip install 'dgsf[torch]'")
     import torch
 
     guest = sys.modules.get("dgsf.remoting.guest.bound")
     if guest is not None and guest.bound.stream is not None:
-        return torch.device("dgsf")
+        return torch.device(guest.bound.name)
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")

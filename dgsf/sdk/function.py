@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypedDict, TypeVar, Unpack
 
 from dgsf.core.names import check_name
-from dgsf.core.options import FunctionOptions, parse_options
+from dgsf.core.options import FunctionOptions, parse_options, refuse_without_fabric
 from dgsf.errors import DgsfError, NotFound, UsageError
 from dgsf.sdk.failures import user_frames
 from dgsf.sdk.place import in_worker
@@ -125,6 +125,7 @@ class Function(Generic[P, L, R]):
         """The same function with other options; on the platform it has a name of its own."""
         given = {**self.given, **options}
         changed = parse_options(with_profile(given, self.raw))
+        refuse_without_fabric(options, changed)
         base = self._origin or self
         if changed == base.options:
             return base

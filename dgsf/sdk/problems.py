@@ -11,9 +11,13 @@ from typing import Any
 
 import msgspec
 
-from dgsf.errors import DgsfError, OverloadError, PlatformError, RequestError, by_code
+from dgsf.errors import DgsfError, OverloadError, PlatformError, RequestError, Unauthenticated, by_code
 from dgsf.sdk.plan import Reply
 
+_BAD_KEY = (
+    "the platform does not know this API key; set DGSF_API_KEY or pass Client(api_key=...) (--api-key on the command "
+    "line), or let both unset to use the one in client.json that 'dgsf up' writes"
+)
 _OWN_FIELDS = ("type", "title", "status", "code", "detail")
 
 
@@ -38,6 +42,8 @@ def error_of(problem: dict[str, Any]) -> DgsfError:
     if kind is DgsfError and problem["code"] != DgsfError.code:
         kind = _by_status(int(problem["status"]))  # a code that is newer than this SDK
     details = {name: value for name, value in problem.items() if name not in _OWN_FIELDS}
+    if kind is Unauthenticated:
+        return kind(_BAD_KEY, **details)
     return kind(str(problem.get("detail") or problem.get("title") or ""), **details)
 
 

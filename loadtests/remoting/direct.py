@@ -91,6 +91,10 @@ class DirectStream:
     def sync(self) -> None:
         self._answer([int(Record.SYNC), 1])
 
+    def memory(self, forget_peak: bool = False) -> tuple[int, int, int]:
+        live, most, lease = self._answer([int(Record.MEMORY), 1, forget_peak])
+        return live, most, lease
+
     def flush(self) -> None:
         """Nothing is held back."""
 

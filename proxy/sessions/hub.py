@@ -37,6 +37,7 @@ TICK_SECONDS = 0.1
 LOOK_SECONDS = 1.0
 STOP_SECONDS = 10.0
 MAX_SESSIONS = 2000
+STOPPING = "the platform is stopping; the session's state is gone: attach again when it is back"
 
 
 class SessionHub:
@@ -77,7 +78,7 @@ class SessionHub:
     async def stop(self) -> None:
         """End every session, give the devices back, write the last bills."""
         self._stopping = True
-        closing = [session.close(ShuttingDown("the proxy of this session is stopping")) for session in self._open()]
+        closing = [session.close(ShuttingDown(STOPPING)) for session in self._open()]
         try:
             async with asyncio.timeout(STOP_SECONDS):
                 await asyncio.gather(*closing)

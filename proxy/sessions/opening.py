@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable
 from dgsf.clock import Clock
 from dgsf.core.devices import HOST
 from dgsf.core.placement import Chooser, DeviceView, Request, preference, why_not
+from dgsf.core.sizes import describe_bytes
 from dgsf.errors import (
     ConnectionLost,
     DgsfError,
@@ -232,5 +233,6 @@ def _nothing_free(request: Request, views: list[DeviceView], waited: float, only
     free = max(view.free_memory for view in healthy)
     what = f"all {sum(view.slots for view in healthy)} slots of {wanted} are taken"
     if slots:
-        what = f"{slots} slots of {wanted} are free, but at most {free} bytes beside them, of {request.memory_bytes}"
+        least, asked = describe_bytes(free), describe_bytes(request.memory_bytes)
+        what = f"{slots} slots of {wanted} are free, but at most {least} beside them, and {asked} are asked for"
     return QueueFull(f"{after}: {what}; see 'dgsf leases', ask for less memory, or try again later", retry_after=5)

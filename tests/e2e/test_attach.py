@@ -130,10 +130,12 @@ def _slow(seconds: float) -> None:
 def test_commands_list_move_drain_and_restore(platform, client):
     code, said = cli(platform, "sessions", "--json")
     assert (code, json.loads(said)) == (0, {"sessions": []})
+    code, said = cli(platform, "sessions", "move", "0")
+    assert code == 1 and "no open session '0'" in said
     code, said = cli(platform, "sessions", "move", str(uuid.uuid4()))
     assert code == 1 and "no such session" in said
     (device,) = (row["name"] for row in client.devices()["devices"])
-    assert cli(platform, "devices", "drain", device)[0] == 0
+    assert cli(platform, "devices", "drain", device.rpartition("/")[2])[0] == 0  # its short name will do
     try:
         assert platform.devices()[device]["state"] == "draining"
         with pytest.raises(dgsf.PlatformError, match="none takes sessions now"):

@@ -171,7 +171,7 @@ def test_wrong_input_is_refused_before_anything_runs(app, http):
     name = deployed(app.function(name="strict")(_untouched))
     reply = http.post(f"/v1/functions/{name}/invoke", json={"y": 1})
     assert reply.status_code == 400 and reply.json()["code"] == "invalid_arguments"
-    with pytest.raises(dgsf.InvalidOption, match="choose 'near'"):
-        app.function(attach="auto")
-    with pytest.raises(DoesNotFit, match="bytes of memory"):
+    with pytest.raises(dgsf.InvalidOption, match="'near', 'fabric' or 'auto'"):
+        app.function(attach="far")
+    with pytest.raises(DoesNotFit, match="of memory; the largest matching device has"):
         app.function(name="huge", gpu_memory="900GiB")(_untouched).remote(1)

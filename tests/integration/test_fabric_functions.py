@@ -52,6 +52,21 @@ async def test_the_body_runs_on_a_host_and_its_device_time_is_billed(world):
     assert held == {"box/host0", "box/cpu0"}, "the body holds a slot of the host, its session one of the device"
 
 
+def loaded_by_workers(size):
+    import torch
+    from torch.utils.data import DataLoader, TensorDataset
+
+    total = torch.zeros((), device="dgsf")
+    for (batch,) in DataLoader(TensorDataset(torch.arange(float(size))), batch_size=4, num_workers=2):
+        total += batch.to("dgsf").sum()
+    return total.item()
+
+
+async def test_a_function_may_load_its_data_by_forked_workers(world):
+    version = await world.deploy(loaded_by_workers, attach="fabric")
+    assert await world.value(version, 12) == 66.0
+
+
 def idle(x):
     return x + 1
 

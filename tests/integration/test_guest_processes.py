@@ -6,6 +6,7 @@ import os
 import pickle
 import traceback
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import torch
@@ -29,11 +30,12 @@ def new_stream(executors: LocalExecutors) -> SessionStream:
     return SessionStream(executors.connect(LocalSpec(device_options={"threads": 1})))
 
 
-def test_workers_of_a_data_loader_leave_the_session_alone(executors: LocalExecutors) -> None:
+@pytest.mark.parametrize(("alias", "pinned"), [("", False), ("cuda", True)])
+def test_workers_of_a_data_loader_leave_the_session_alone(executors: LocalExecutors, alias: str, pinned: bool) -> None:
     stream = new_stream(executors)
-    with bind(stream) as device:
+    with bind(stream, alias) as device:
         total = torch.zeros((), device=device)
-        for (batch,) in DataLoader(TensorDataset(torch.arange(12.0)), batch_size=5, num_workers=1):
+        for (batch,) in DataLoader(TensorDataset(torch.arange(12.0)), batch_size=5, num_workers=2, pin_memory=pinned):
             total += batch.to(device).sum()
         assert total.item() == 66
     stream.close()
@@ -41,10 +43,13 @@ def test_workers_of_a_data_loader_leave_the_session_alone(executors: LocalExecut
 
 def _in_child(stream: SessionStream, tensor: torch.Tensor) -> bool:
     torch.manual_seed(1)
-    with pytest.raises(UsageError, match="forked"):
-        tensor + 1
+    for use in (lambda: tensor + 1, tensor.cpu, lambda: torch.ones(1, device=tensor.device)):
+        with pytest.raises(RuntimeError, match="use spawn, or keep device work in the parent"):
+            use()
+    tensor._h.__del__()  # as when it is let go of
     stream.close()
-    return not torch.get_device_module("dgsf").is_available()
+    module = torch.get_device_module("dgsf")
+    return module._is_in_bad_fork() and not module.is_available()
 
 
 def test_a_forked_child_is_refused_and_the_parent_goes_on(executors: LocalExecutors) -> None:
@@ -118,3 +123,40 @@ def test_a_tensor_of_an_earlier_session_is_not_taken_for_another(executors: Loca
         assert new.item() == 4
     first.close()
     second.close()
+
+
+@pytest.mark.parametrize(
+    ("use", "kind"),
+    [
+        (lambda device: torch.arange(3, device=device)[torch.tensor([5], device=device)], IndexError),
+        (lambda device: torch.linalg.cholesky(-torch.eye(2, device=device)), torch.linalg.LinAlgError),
+        (lambda device: torch.linalg.inv(torch.zeros(2, 2, device=device)), torch.linalg.LinAlgError),
+        (lambda device: torch.ones(2, device=device).view(3), RuntimeError),
+    ],
+)
+def test_errors_are_of_the_types_that_torch_raises(executors: LocalExecutors, use: Any, kind: type) -> None:
+    stream = new_stream(executors)
+    with bind(stream) as device:
+        with pytest.raises(kind) as caught:
+            use(device).sum().item()
+        assert "Error:" not in str(caught.value), "the type is not named again in the text"
+        again = pickle.loads(pickle.dumps(caught.value))
+        assert str(again) == str(caught.value)
+        assert not type(again).__module__.startswith("dgsf.remoting")
+    stream.close()
+
+
+def test_memory_as_torch_cuda_tells_it_is_the_sessions(executors: LocalExecutors) -> None:
+    stream = new_stream(executors)
+    with bind(stream, alias="cuda"):
+        total = stream.device.memory_bytes
+        assert torch.cuda.memory_allocated() == 0 and torch.cuda.mem_get_info() == (total, total)
+        held = torch.ones(1 << 20, device="cuda")
+        assert torch.cuda.memory_allocated(0) == torch.cuda.memory.memory_reserved() == 4 << 20
+        assert torch.cuda.mem_get_info("cuda:0") == (total - (4 << 20), total)
+        del held
+        assert torch.cuda.memory_allocated() == 0 and torch.cuda.max_memory_allocated() == 4 << 20
+        torch.cuda.reset_peak_memory_stats()
+        assert torch.cuda.max_memory_reserved() == torch.cuda.memory_stats()["allocated_bytes.all.peak"] == 0
+        assert f"({total} bytes)" in torch.cuda.memory_summary()
+    stream.close()

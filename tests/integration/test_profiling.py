@@ -65,6 +65,6 @@ def test_a_run_is_taken_apart(made: Profiler) -> None:
 
 
 def test_the_program_finds_its_device_by_either_name(made: Profiler) -> None:
-    assert dgsf.device() == torch.device("dgsf")
+    assert dgsf.device() == torch.device("dgsf:0")
     with dgsf.attach() as device:
-        assert device == torch.device("dgsf")
+        assert device == dgsf.device()

@@ -328,7 +328,7 @@ async def test_no_healthy_device_is_told_instead_of_waiting_for_ever(database, m
     monkeypatch.setattr("proxy.local.NO_DEVICE_SECONDS", 0.2)
     async with world_of(database, "") as world:
         result = await world.call(await world.deploy(add), 1)
-        assert result.failure.code == "no_device"
+        assert result.failure.code == "no_device" and "dgsf devices restore" in result.failure.message
 
 
 @pytest.mark.parametrize("transport", ["auto", "tcp"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -266,6 +267,21 @@ def test_many_threads_share_a_stream(open_stream: Opener) -> None:
 def fetch_often(stream: SessionStream, handle: int) -> None:
     for _ in range(1000):
         stream.fetch(handle)
+
+
+def test_a_proxy_that_is_gone_is_one_exception_that_says_what_to_do(executors: LocalExecutors) -> None:
+    sock = executors.connect(LocalSpec())
+    stream = SessionStream(sock)
+    x = stream.upload(torch.ones(4))
+    stream.sync()
+    sock.shutdown(socket.SHUT_RDWR)
+    for _ in range(2):
+        with pytest.raises(
+            SessionLost, match="the proxy of this session is gone and its device state with it; attach again"
+        ) as caught:
+            stream.fetch(x)
+        assert caught.value.__cause__ is None and caught.value.__suppress_context__
+    stream.close()
 
 
 def test_without_a_journal_a_loss_is_final(executors: LocalExecutors) -> None:

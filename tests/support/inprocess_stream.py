@@ -105,6 +105,10 @@ class InProcessStream:
 
     def forked(self) -> None: ...
 
+    def memory(self, forget_peak: bool = False) -> tuple[int, int, int]:
+        live = sum(tensor.nbytes for tensor in self.tensors.values() if tensor is not None)
+        return live, live, 1 << 30
+
     def close(self) -> None:
         self.closed = True
         self._elsewhere.shutdown()

@@ -10,7 +10,7 @@ import pytest
 from sdk_platform import FakePlatform
 
 from dgsf import cli
-from dgsf.cli.output import human, human_bytes, human_nano, human_us, show_rows
+from dgsf.cli.output import ATTACHED, human, human_bytes, human_nano, human_us, show_listing, show_rows
 from dgsf.cli.run import parse_arguments
 from dgsf.cli.usage import parse_since
 from dgsf.errors import DgsfError, UsageError
@@ -201,3 +201,11 @@ def test_every_command_of_the_table_has_a_help_text(capsys):
     shown = capsys.readouterr().out
     assert all(name in shown for name in cli.COMMANDS)
     assert os.linesep in shown
+
+
+def test_programs_that_attached_are_named(capsys):
+    rows = {"sessions": [{"id": "1", "function_name": None}, {"id": "2", "function_name": "app.f"}]}
+    show_listing(rows, "sessions", ("id", "function_name"), as_json=False, empty="", absent=ATTACHED)
+    assert [line.split()[-1] for line in capsys.readouterr().out.splitlines()[1:]] == ["(attached)", "app.f"]
+    show_listing(rows, "sessions", ("id",), as_json=True, empty="", absent=ATTACHED)
+    assert json.loads(capsys.readouterr().out) == rows

@@ -41,7 +41,7 @@ def test_the_walk_is_made_only_when_the_bound_is_passed() -> None:
     live[0] = 30
     memory.reserve(10)
     assert len(walks) == 1 and memory.room == 60
-    with pytest.raises(OutOfMemory, match="30 of the 100 leased bytes"):
+    with pytest.raises(OutOfMemory, match="in use are 30 bytes of the leased 100 bytes"):
         memory.reserve(80)
 
 

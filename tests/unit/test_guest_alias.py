@@ -72,3 +72,69 @@ def test_the_kinds_of_torch_cuda_stay_kinds():
         with torch.cuda.device(0), torch.cuda.device_of(torch.ones(1).cuda()):
             assert torch.ones(1).cuda().is_cuda
         torch.cuda.reset_max_memory_allocated()
+
+
+def test_the_device_has_the_name_that_the_program_uses():
+    with bind(InProcessStream(), alias="cuda") as device:
+        assert device == torch.device("cuda:0") == torch.ones(1, device=device).device
+        model = torch.nn.Linear(2, 2).to(device)
+        assert model.weight.device == device and model.weight.data.to(device=device).device == device
+        with pytest.raises(TypeError, match="cuda:0 device type tensor to numpy"):
+            model.weight.detach().numpy()
+        with pytest.raises(RuntimeError, match="cuda:0 and cpu"):
+            model(torch.ones(2, 2))
+    with bind(InProcessStream()) as device:
+        assert device == torch.device("dgsf:0") == torch.ones(1, device=device).device
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda: torch.cuda.set_device(1),
+        lambda: torch.cuda.device("cuda:1"),
+        lambda: torch.cuda.get_device_properties(torch.device("cuda", 2)),
+        lambda: torch.cuda.memory_allocated(device=3),
+    ],
+)
+def test_there_is_only_one_device(use):
+    with bind(InProcessStream(), alias="cuda"), pytest.raises(RuntimeError, match="only one remote device, cuda:0"):
+        use()
+
+
+def test_common_words_of_torch_cuda_are_answered():
+    with bind(InProcessStream(), alias="cuda"):
+        torch.cuda.set_device(0), torch.cuda.set_device("cuda"), torch.cuda.synchronize(torch.device("cuda:0"))
+        with torch.cuda.nvtx.range("step"):
+            torch.cuda.nvtx.mark("here")
+        torch.cuda.set_sync_debug_mode(torch.cuda.get_sync_debug_mode())
+        torch.accelerator.synchronize()
+        x = torch.ones(2, device="cuda")
+        x.record_stream(torch.cuda.current_stream())
+        assert x.type() == "torch.cuda.FloatTensor" and x.type(torch.float64).dtype is torch.float64
+        for graph in (torch.cuda.CUDAGraph, lambda: torch.cuda.graph(None), torch.cuda.make_graphed_callables):
+            with pytest.raises(NotImplementedError, match="CUDA graphs"):
+                graph()
+
+
+def test_data_parallel_over_the_one_device_is_the_module_itself():
+    with bind(InProcessStream(), alias="cuda") as device:
+        model = torch.nn.DataParallel(torch.nn.Linear(2, 2)).to(device)
+        out = model(torch.ones(3, 2))
+        assert out.device == device and out.shape == (3, 2)
+        out.sum().backward()
+        assert model.module.weight.grad.is_cuda
+
+
+def test_cuda_without_an_alias_hints_at_it():
+    with bind(InProcessStream()), pytest.raises((AssertionError, RuntimeError), match="alias='cuda'"):
+        torch.ones(1, device="cuda")
+    with pytest.raises((AssertionError, RuntimeError)) as caught:
+        torch.ones(1, device="cuda")
+    assert "alias" not in str(caught.value)
+
+
+def test_memory_is_told_under_the_devices_own_name_too():
+    with bind(InProcessStream()) as device:
+        held, module = torch.ones(8, device=device), torch.get_device_module(device)
+        assert module.memory_allocated() == module.max_memory_allocated() == held.nbytes
+        assert module.mem_get_info() == ((1 << 30) - held.nbytes, 1 << 30)

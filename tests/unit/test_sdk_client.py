@@ -153,6 +153,8 @@ def test_a_wrong_key_is_refused_clearly(platform):
         wrong.list()
     assert raised.value.call_id == "call-1"
     assert raised.value.retryable is False
+    for way in ("DGSF_API_KEY", "Client(api_key=...)", "client.json"):
+        assert way in raised.value.message
 
 
 def test_a_busy_platform_is_tried_again_under_one_key_if_the_function_allows(app, platform):

@@ -100,3 +100,18 @@ def test_every_option_is_in_the_manual():
 def test_bad_names_are_refused(name):
     with pytest.raises(InvalidName, match="cannot be the name"):
         check_name(name)
+
+
+@pytest.mark.parametrize("said", [{"gpu_memory": "1GiB"}, {"device_alias": "cuda"}])
+def test_options_of_a_remote_device_need_one(said):
+    near, fabric = dgsf.App("near"), dgsf.App("fabric", attach="fabric", device_alias="cuda")
+    with pytest.raises(InvalidOption, match="add attach='fabric'"):
+        near.function(**said)
+    with pytest.raises(InvalidOption, match="add attach='fabric'"):
+        near.function(len_of).with_options(**said)
+    assert near.function(attach="auto", **said)(len_of).options.attach == "auto"
+    assert fabric.function(**said)(len_of).with_options(attach="near").options.attach == "near"
+
+
+def len_of(text):
+    return len(text)

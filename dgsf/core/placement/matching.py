@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from dgsf.core.devices import HOST
 from dgsf.core.placement.model import ANY, DeviceView, Request
+from dgsf.core.sizes import describe_bytes
 
 
 def rank_of(types: Sequence[str], names: Sequence[str]) -> int | None:
@@ -39,4 +40,5 @@ def why_not(request: Request, pool: Sequence[DeviceView]) -> str | None:
         there = ", ".join(sorted({device.type for device in pool if device.kind != HOST})) or "none"
         return f"no device of type {' or '.join(request.types)}; the pool has: {there}"
     largest = max(device.memory_bytes for device in acceptable)
-    return f"asks for {request.memory_bytes} bytes of memory; the largest matching device has {largest}"
+    asked = describe_bytes(request.memory_bytes)
+    return f"asks for {asked} of memory; the largest matching device has {describe_bytes(largest)}"

@@ -58,6 +58,7 @@ class Machine:
             Record.RNG_STATE: self._rng_state,
             Record.SET_RNG_STATE: self._set_rng_state,
             Record.META: self._meta,
+            Record.MEMORY: self._memory,
         }
         self.arrivals = Arrivals(self)
         self.traces = Traces(self)
@@ -228,6 +229,12 @@ class Machine:
         tensor = self._asked(request, handle)
         if tensor is not None:
             self.reply(request, self.device.meta(tensor))
+
+    def _memory(self, request: int, forget: bool) -> None:
+        live, memory = self.memory.walk(), self.memory
+        self.reply(request, [live, memory.most, memory.lease])
+        if forget:
+            memory.most = live
 
     def _asked(self, request: int, handle: int) -> Any:
         """The tensor of a handle; if there is none, the request is answered with the reason."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from dgsf.core.sizes import describe_bytes
 from dgsf.errors import OutOfMemory
 
 _WALK_SHARE = 50  # for reports, at most a fiftieth of the time is spent on walks
@@ -26,7 +27,8 @@ def storage_bytes(tensors: Iterable[Any]) -> int:
 
 def too_much(asked: int, live: int, lease: int) -> OutOfMemory:
     return OutOfMemory(
-        f"the operation needs {asked} bytes more, {live} of the {lease} leased bytes are in use; "
+        f"the operation needs {describe_bytes(asked)} more; in use are {describe_bytes(live)} "
+        f"of the leased {describe_bytes(lease)}; "
         "free tensors or ask for more memory (gpu_memory= of the function, memory= of dgsf.attach)",
         asked=asked,
         leased=lease,
@@ -40,12 +42,14 @@ class Memory:
         self.lease = lease
         self.room = lease  # may be allocated before the next walk
         self.live = 0  # at the last walk
+        self.most = 0  # at any walk
         self._walk = walk
         self._now = now
         self._next_walk = 0
 
     def walk(self) -> int:
         self.live = self._walk()
+        self.most = max(self.most, self.live)
         self.room = self.lease - self.live
         return self.live
 

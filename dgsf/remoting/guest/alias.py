@@ -51,6 +51,7 @@ def install(stack: ExitStack, name: str) -> None:
     replace(stack, RemoteTensor, "device", property(lambda self: torch.device("cuda", 0)))
     replace(stack, RemoteTensor, "is_cuda", property(lambda self: True))
     replace(stack, RemoteTensor, "get_device", lambda self: 0)
+    replace(stack, RemoteTensor, "type", _type_of(torch.Tensor.type))
     _classes(stack)
     cuda.install(stack)
 
@@ -92,6 +93,15 @@ def _to(original: Any) -> Any:
 def _to_cuda(self: Any, device: Any = None, non_blocking: bool = False, memory_format: Any = None) -> Any:
     target = translate("cuda" if device is None else device)
     return self.to(target, memory_format=memory_format or torch.preserve_format)
+
+
+def _type_of(original: Any) -> Any:
+    def type_(self: Any, dtype: Any = None, *args: Any, **kwargs: Any) -> Any:
+        if dtype is None:
+            return original(self).replace(f"torch.{DEVICE_NAME}.", "torch.cuda.")
+        return original(self, dtype, *args, **kwargs)
+
+    return type_
 
 
 def _first(original: Any) -> Any:

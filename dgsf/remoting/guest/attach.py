@@ -20,11 +20,11 @@ def bind(stream: Stream, alias: str = "") -> Iterator[torch.device]:
     """The remote device of this stream; its tensors end with the context."""
     if bound.stream is not None:
         raise UsageError("a remote device is attached already; one program uses one at a time")
-    device = backend.register()
+    backend.register()
     threads = torch.autograd.is_multithreading_enabled()
     with ExitStack() as stack:
         forget()
-        bound.to(stream)
+        bound.to(stream, alias)
         stack.callback(bound.to, None)
         stream.seed(torch.initial_seed())  # the program may have set it before it had a device
         torch.autograd.set_multithreading_enabled(False)
@@ -32,4 +32,6 @@ def bind(stream: Stream, alias: str = "") -> Iterator[torch.device]:
         patches.install(stack)
         if alias:
             aliases.install(stack, alias)
-        yield device
+        else:
+            patches.hint_at_alias(stack)
+        yield torch.device(bound.name)

@@ -12,8 +12,8 @@ from typing import Any
 
 import torch
 
-from dgsf.remoting.guest import autocast, factories, fused, special, tensor  # noqa: F401 - `special` registers its operators
-from dgsf.remoting.guest.bound import bound
+from dgsf.remoting.guest import autocast, factories, fused, memory, special, tensor  # noqa: F401 - `special` registers its operators
+from dgsf.remoting.guest.bound import FORKED, bound
 
 _done: list[Any] = []
 
@@ -61,7 +61,7 @@ class DeviceModule:
         pass
 
     def _is_in_bad_fork(self) -> bool:
-        return False
+        return bound.why is FORKED
 
     def manual_seed(self, seed: int) -> None:
         self.manual_seed_all(seed)
@@ -94,6 +94,18 @@ class DeviceModule:
     def set_rng_state_all(self, states: list[torch.Tensor]) -> None:
         for state in states:
             self.set_rng_state(state)
+
+    def memory_allocated(self, device: Any = None) -> int:
+        return memory.allocated()
+
+    def max_memory_allocated(self, device: Any = None) -> int:
+        return memory.peak()
+
+    def mem_get_info(self, device: Any = None) -> tuple[int, int]:
+        return memory.free_and_total()
+
+    def reset_peak_memory_stats(self, device: Any = None) -> None:
+        memory.forget_peak()
 
     def get_amp_supported_dtype(self) -> list[torch.dtype]:
         return [torch.float16, torch.bfloat16]

@@ -8,33 +8,38 @@ from __future__ import annotations
 import os
 from typing import Any, NoReturn
 
-from dgsf.errors import UsageError
+from dgsf.errors import NotAttached
 from dgsf.remoting.guest.kinds import Stream
 from dgsf.remoting.guest.layout import Table
 
 NOT_ATTACHED = "no remote device is attached; use the device inside 'with dgsf.attach():' or a fabric function"
 FORKED = (
-    "the remote device belongs to the process that attached it; a forked one (a DataLoader's worker) has none: "
-    "use CPU tensors there"
+    "a forked process (a DataLoader's worker) cannot use its parent's remote device; "
+    "use spawn, or keep device work in the parent"
 )
 OTHER_SESSION = "this tensor lived on a remote device whose session has ended; only copies on the CPU outlive it"
+
+
+REMOTE = "dgsf:0"
 
 
 class Bound:
     """What the hot path needs of the present session."""
 
-    __slots__ = ("call", "layouts", "remembers", "standing", "stream", "why")
+    __slots__ = ("call", "layouts", "name", "remembers", "standing", "stream", "why")
 
     def __init__(self) -> None:
         self.stream: Stream | None = None
         self.layouts = Table()
         self.call: Any = refuse
+        self.name = REMOTE  # what the program calls the device
         self.remembers = True  # whether shapes are cached; off only to measure what the cache is worth
         self.standing = False  # a function's own device, there as long as the process
         self.why = NOT_ATTACHED  # what to say while there is none
 
-    def to(self, stream: Stream | None) -> None:
+    def to(self, stream: Stream | None, alias: str = "") -> None:
         self.stream = stream
+        self.name = f"{alias}:0" if alias else REMOTE
         self.why = NOT_ATTACHED
         self.layouts = Table()
         self.call = refuse if stream is None else stream.call
@@ -54,7 +59,7 @@ class Bound:
 
 
 def refuse(*_: Any) -> NoReturn:
-    raise UsageError(bound.why)
+    raise NotAttached(bound.why)
 
 
 bound = Bound()

@@ -8,13 +8,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import torch
+from torch.utils import _pytree as pytree
 
+from dgsf.remoting.guest import memory
 from dgsf.remoting.guest.backend import MODULE
-from dgsf.remoting.guest.bound import bound
 from dgsf.remoting.guest.patches import replace
 
 NAME = "DGSF remote device"
-_UNKNOWN_MEMORY = 1 << 34
 
 
 class Event:
@@ -66,6 +66,7 @@ class Device:
     """`with torch.cuda.device(0):`; a class, because torch asks whether something is one."""
 
     def __init__(self, device: Any = None) -> None:
+        only(device)
         self.idx = 0
 
     def __enter__(self) -> None: ...
@@ -73,10 +74,43 @@ class Device:
     def __exit__(self, *_: Any) -> None: ...
 
 
+class DeviceOf(Device):
+    """`with torch.cuda.device_of(tensor):`"""
+
+    def __init__(self, tensor: Any) -> None:
+        super().__init__()
+
+
+class Graph:
+    """Recording and replaying by hand has no meaning here."""
+
+    def __new__(cls, *_: Any, **__: Any) -> Any:
+        raise NotImplementedError(
+            "CUDA graphs are not available on a remote device; run the code without one: its calls are batched already"
+        )
+
+
+def only(device: Any) -> None:
+    """Refuse any device but the first of CUDA, which is the remote one."""
+    kind, _, number = str(device).partition(":") if isinstance(device, str | torch.device) else ("cuda", "", device)
+    if kind != "cuda":
+        raise ValueError(f"expected a cuda device, but got {device}")
+    if str(number or 0) != "0" and number != -1:  # -1: torch's word for "as it is"
+        raise RuntimeError(f"there is only one remote device, cuda:0; cuda:{number} does not exist")
+
+
+def _of_device(answer: Any) -> Any:
+    """A function of torch.cuda whose only argument of weight is the device."""
+
+    def answered(device: Any = None, **_: Any) -> Any:
+        only(device)
+        return answer()
+
+    return answered
+
+
 def _properties() -> SimpleNamespace:
-    began = getattr(bound.need(), "device", None)
-    memory = _UNKNOWN_MEMORY if began is None else began.memory_bytes
-    return SimpleNamespace(name=NAME, major=8, minor=0, total_memory=memory, multi_processor_count=1)
+    return SimpleNamespace(name=NAME, major=8, minor=0, total_memory=memory.lease(), multi_processor_count=1)
 
 
 def _zero(*_: Any, **__: Any) -> int:
@@ -94,11 +128,11 @@ ANSWERS: dict[str, Any] = {
     "_lazy_init": _nothing,
     "device_count": lambda: 1,
     "current_device": _zero,
-    "set_device": _nothing,
-    "get_device_name": lambda device=None: NAME,
-    "get_device_capability": lambda device=None: (8, 0),
-    "get_device_properties": lambda device=None: _properties(),
-    "synchronize": lambda device=None: MODULE.synchronize(),
+    "set_device": _of_device(_nothing),
+    "get_device_name": _of_device(lambda: NAME),
+    "get_device_capability": _of_device(lambda: (8, 0)),
+    "get_device_properties": _of_device(_properties),
+    "synchronize": _of_device(MODULE.synchronize),
     "empty_cache": _nothing,
     "ipc_collect": _nothing,
     "manual_seed": MODULE.manual_seed,
@@ -110,29 +144,47 @@ ANSWERS: dict[str, Any] = {
     "set_rng_state": lambda state, device=None: MODULE.set_rng_state(state),
     "get_rng_state_all": MODULE.get_rng_state_all,
     "set_rng_state_all": MODULE.set_rng_state_all,
-    "memory_allocated": _zero,
-    "max_memory_allocated": _zero,
-    "memory_reserved": _zero,
-    "max_memory_reserved": _zero,
-    "reset_peak_memory_stats": _nothing,
     "is_bf16_supported": lambda *_, **__: True,
     "is_current_stream_capturing": lambda: False,
     "device": Device,
-    "device_of": Device,
+    "device_of": DeviceOf,
     "set_per_process_memory_fraction": _nothing,
-    "reset_max_memory_allocated": _nothing,
     "can_device_access_peer": lambda *_, **__: False,
     "stream": lambda stream=None: nullcontext(),
     "current_stream": lambda device=None: Stream(),
     "default_stream": lambda device=None: Stream(),
     "Event": Event,
     "Stream": Stream,
+    "set_sync_debug_mode": _nothing,
+    "get_sync_debug_mode": _zero,
+    "memory_snapshot": lambda *_, **__: [],
+    "get_allocator_backend": lambda: "native",
+    "get_per_process_memory_fraction": lambda device=None: 1.0,
+    "CUDAGraph": Graph,
+    "graph": Graph,
+    "make_graphed_callables": Graph,
+    **{name: _of_device(answer) for name, answer in memory.ANSWERS.items()},
 }
+_MARKS = ("range_push", "range_pop", "range_start", "range_end", "mark")  # for a profiler that is not here
 
 
 def install(stack: ExitStack) -> None:
     for name, answer in ANSWERS.items():
         replace(stack, torch.cuda, name, answer if isinstance(answer, type) else _own(answer))
+    for name in memory.ANSWERS:
+        replace(stack, torch.cuda.memory, name, getattr(torch.cuda, name))
+    for name in _MARKS:
+        replace(stack, torch.cuda.nvtx, name, _own(_zero))
+    replace(stack, torch.nn.DataParallel, "scatter", _scatter)
+
+
+def _scatter(self: Any, inputs: Any, kwargs: Any, device_ids: Any) -> Any:
+    """All of a batch, for the one device that there is."""
+
+    def there(value: Any) -> Any:
+        return value.to(device_ids[0]) if isinstance(value, torch.Tensor) else value
+
+    return tuple((pytree.tree_map(there, part),) for part in (inputs, kwargs or {}))
 
 
 def _own(answer: Any) -> Any:

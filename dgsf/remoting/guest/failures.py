@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from dgsf.errors import DgsfError, OutOfMemory
+from dgsf.errors import DgsfError, OutOfMemory, RemoteOpError, by_code
 
 _kept: list[BaseException] = []
 _in_backward = torch._C._current_graph_task_id
@@ -24,12 +24,58 @@ _in_backward = torch._C._current_graph_task_id
 _USERS = (DgsfError, RuntimeError, IndexError, TypeError, ValueError)
 
 
-class DeviceOutOfMemory(OutOfMemory, torch.OutOfMemoryError):
-    """The remote device has not enough memory; programs that wait for torch's own error get that, too."""
+class _Torchs:
+    """An error of ours that is torch's own, too, for programs that wait for that."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        rebuild, (_, *rest) = super().__reduce__()
-        return rebuild, (OutOfMemory, *rest)  # whoever reads it may have no torch
+        reduced: Any = super().__reduce__()
+        rebuild, (kind, *rest) = reduced
+        return rebuild, (kind.__mro__[2], *rest)  # ours alone: whoever reads it may have no torch
+
+
+class DeviceOutOfMemory(_Torchs, OutOfMemory, torch.OutOfMemoryError):
+    """The remote device has not enough memory."""
+
+
+class RemoteIndexError(_Torchs, RemoteOpError, IndexError):
+    """An index is out of range on the remote device."""
+
+
+class RemoteTypeError(_Torchs, RemoteOpError, TypeError):
+    """The remote device refuses a type."""
+
+
+class RemoteValueError(_Torchs, RemoteOpError, ValueError):
+    """The remote device refuses a value."""
+
+
+class RemoteNotImplementedError(_Torchs, RemoteOpError, NotImplementedError):
+    """The remote device cannot do that."""
+
+
+class RemoteLinAlgError(_Torchs, RemoteOpError, torch.linalg.LinAlgError):
+    """Linear algebra failed on the remote device."""
+
+
+_BY_NAME: dict[str, type[DgsfError]] = {
+    "RuntimeError": RemoteOpError,
+    "IndexError": RemoteIndexError,
+    "TypeError": RemoteTypeError,
+    "ValueError": RemoteValueError,
+    "NotImplementedError": RemoteNotImplementedError,
+    "_LinAlgError": RemoteLinAlgError,
+    "LinAlgError": RemoteLinAlgError,
+}
+
+
+def kind_of(code: str, message: str) -> tuple[type[DgsfError], str]:
+    """The class for what the executor told, and its text without the name of the type that the class is."""
+    if code == OutOfMemory.code:
+        return DeviceOutOfMemory, message
+    name, _, text = message.partition(": ")
+    if code == RemoteOpError.code and name in _BY_NAME:
+        return _BY_NAME[name], text
+    return by_code(code), message
 
 
 class _Refused:

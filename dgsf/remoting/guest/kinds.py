@@ -61,6 +61,10 @@ class Stream(Protocol):
 
     def set_rng_state(self, state: torch.Tensor) -> None: ...
 
+    def memory(self, forget_peak: bool = False) -> tuple[int, int, int]:
+        """Bytes that are live, the most that were, and the lease."""
+        ...
+
     def sync(self) -> None:
         """Wait until everything so far is done; raises the first error of it."""
         ...

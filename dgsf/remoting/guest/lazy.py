@@ -46,11 +46,6 @@ class LazyStream:
             bound.call = real.call
 
     # --- what needs a device
-    @property
-    def device(self) -> Any:
-        """What the session says of its device, if it says so."""
-        return getattr(self._open(), "device", None)
-
     def call(self, kind: Kind, handles: list[int], floats: Sequence[float] = ()) -> int:
         return self._open().call(kind, handles, floats)
 
@@ -65,6 +60,9 @@ class LazyStream:
 
     def fetch(self, handle: int) -> torch.Tensor:
         return self._open().fetch(handle)
+
+    def memory(self, forget_peak: bool = False) -> tuple[int, int, int]:
+        return self._open().memory(forget_peak)
 
     # --- what does not
     def free(self, handle: int) -> None:

@@ -15,8 +15,8 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
-from dgsf.errors import DgsfError, OutOfMemory, by_code
-from dgsf.remoting.guest.failures import DeviceOutOfMemory
+from dgsf.errors import DgsfError
+from dgsf.remoting.guest.failures import kind_of
 
 Spot = tuple[CodeType, int] | None
 _KEPT = 16_384  # batches
@@ -75,9 +75,9 @@ class Lines:
     def error(self, call: int, code: str, message: str) -> DgsfError:
         """What the executor told of this call (0: of none), with the line that made it."""
         where = self.describe(call)
+        kind, message = kind_of(code, message)
         if where:
             message = f"{message}\n  at {where['file']}:{where['line']}, in {where['function']}"
-        kind = DeviceOutOfMemory if code == OutOfMemory.code else by_code(code)
         return kind(message, **where)
 
     def describe(self, call: int) -> dict[str, Any]:

@@ -13,9 +13,14 @@ from typing import Any
 import torch
 
 from dgsf.remoting.guest import failures, fused, moves
+from dgsf.remoting.guest.backend import MODULE
 from dgsf.remoting.guest.tensor import DEVICE_NAME, RemoteTensor
 
 _NOTHING = object()
+_NO_ALIAS = (
+    "the remote device is called 'dgsf' here: use that, or ask for it as cuda "
+    "with dgsf.attach(alias='cuda'), of a function with device_alias='cuda'"
+)
 
 
 def replace(stack: ExitStack, owner: Any, name: str, new: Any) -> None:
@@ -34,6 +39,7 @@ def install(stack: ExitStack) -> None:
     replace(stack, torch, "load", moves.loading(torch.load))
     replace(stack, torch.Tensor, "pin_memory", lambda self, device=None: self)
     replace(stack, torch, "Generator", _Generator)
+    replace(stack, torch.accelerator, "synchronize", lambda device=None, /: MODULE.synchronize())
     failures.install(stack)
     _forward_derivatives(stack)
     _no_compiler(stack)
@@ -71,6 +77,19 @@ def _forward_derivatives(stack: ExitStack) -> None:
 
     replace(stack, forward, "enter_dual_level", enter_dual_level)
     replace(stack, forward, "exit_dual_level", exit_dual_level)
+
+
+def hint_at_alias(stack: ExitStack) -> None:
+    """A program that says cuda without an alias, on a machine without CUDA, hears of the alias."""
+    original = torch.cuda._lazy_init
+
+    def _lazy_init() -> None:
+        try:
+            original()
+        except (AssertionError, RuntimeError) as error:
+            raise type(error)(f"{error}; {_NO_ALIAS}") from None
+
+    replace(stack, torch.cuda, "_lazy_init", _lazy_init)
 
 
 def _no_compiler(stack: ExitStack) -> None:

@@ -106,6 +106,10 @@ class RecordingStream:
     def set_rng_state(self, state: torch.Tensor) -> None:
         self._noted("set the generator", self.real.set_rng_state, state)
 
+    def memory(self, forget_peak: bool = False) -> tuple[int, int, int]:
+        found: tuple[int, int, int] = self._noted("ask for the memory", self.real.memory, forget_peak)
+        return found
+
     def sync(self) -> None:
         self._noted("synchronize", self.real.sync)
 

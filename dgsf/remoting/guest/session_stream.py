@@ -29,7 +29,7 @@ from dgsf.remoting.guest.uploads import Uploads
 from dgsf.remoting.protocol import Record
 from dgsf.wire.session import Began
 
-_FETCH, _SYNC, _META = int(Record.FETCH), int(Record.SYNC), int(Record.META)
+_FETCH, _SYNC, _META, _MEMORY = int(Record.FETCH), int(Record.SYNC), int(Record.META), int(Record.MEMORY)
 _SEED, _RNG_STATE, _SET_RNG_STATE = int(Record.SEED), int(Record.RNG_STATE), int(Record.SET_RNG_STATE)
 INLINE_FLUSH_BYTES = 256 * 1024
 
@@ -112,6 +112,10 @@ class SessionStream:
 
     def meta(self, handle: int) -> Meta:
         return meta_of(self._read(lambda request: [_META, request, handle]).content)
+
+    def memory(self, forget_peak: bool = False) -> tuple[int, int, int]:
+        live, most, lease = self._read(lambda request: [_MEMORY, request, forget_peak]).content
+        return live, most, lease
 
     # --- data ---------------------------------------------------------------------------------
     def upload(self, tensor: torch.Tensor) -> int:

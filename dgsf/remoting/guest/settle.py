@@ -75,7 +75,7 @@ class _Settler:
             self.changed = True
             return self._remote(value.as_subclass(RemoteTensor))
         if value.dim() and not self._takes_cpu:
-            raise RuntimeError(f"{_TWO_DEVICES}, dgsf:0 and {value.device}!")
+            raise RuntimeError(f"{_TWO_DEVICES}, {bound.name} and {value.device}!")
         self.changed = True
         return upload(value)
 

@@ -31,6 +31,7 @@ _SYNC, _RESTORE = int(Record.SYNC), int(Record.RESTORE)
 LOOK_SECONDS = 0.02  # how often arriving bytes are looked at while nothing is awaited
 MAX_LOSSES_IN_A_ROW = 8
 DEFINITIONS_PER_FRAME = 500
+GONE = "the proxy of this session is gone and its device state with it; attach again"
 
 
 class _LostAgain(Exception):
@@ -239,13 +240,13 @@ class Survival:
     def _die(self, error: DgsfError) -> None:
         self.fail(error)  # an `Ended` before it tells more
         assert self._dead is not None
-        raise self._dead from error
+        raise self._dead from None  # the session's end says all that the connection's would
 
     def fail(self, error: DgsfError) -> None:
         """A thread that reads met the end of the session; whoever uses it next is told."""
         if self._dead is None:
             ended = isinstance(error, SessionLost)
-            self._dead = error if ended else SessionLost(f"the session's connection ended: {error.message}")
+            self._dead = error if ended else SessionLost(f"{GONE} ({error.message})")
 
     def check_alive(self) -> None:
         if self._dead is not None:

@@ -68,7 +68,7 @@ class RemoteTensor(torch.Tensor):
     def numpy(self, *, force: bool = False) -> Any:
         if not force:
             raise TypeError(
-                f"can't convert {DEVICE_NAME}:0 device type tensor to numpy. "
+                f"can't convert {bound.name} device type tensor to numpy. "
                 "Use Tensor.cpu() to copy the tensor to host memory first."
             )
         return self.detach().cpu().numpy(force=True)
@@ -121,6 +121,9 @@ class RemoteTensor(torch.Tensor):
 
     def untyped_storage(self) -> Any:
         return self.storage()
+
+    def record_stream(self, stream: Any) -> None:
+        """There is one order of work, so memory is never given away too early."""
 
     def share_memory_(self) -> RemoteTensor:
         return self  # as for CUDA tensors: nothing to do

@@ -132,7 +132,7 @@ def fresh_copy(source: torch.Tensor, kwargs: Any) -> RemoteTensor:
 
 def check_index(device: torch.device | None) -> None:
     if device is not None and device.index not in (None, 0):
-        raise RuntimeError(f"there is only one remote device, dgsf:0; {device} does not exist")
+        raise RuntimeError(f"there is only one remote device, {bound.name}; {device} does not exist")
 
 
 def again(tensor: RemoteTensor) -> RemoteTensor:

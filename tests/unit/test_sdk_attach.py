@@ -1,0 +1,65 @@
+"""What a program hears that cannot have a remote device: early, in the words of the options, without our frames."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import traceback
+from typing import Any
+
+import pytest
+
+import dgsf
+from dgsf.errors import DoesNotFit, InvalidOption
+
+
+class Refusing:
+    """A client whose platform says no."""
+
+    def open_session(self, *_: object) -> None:
+        self._inner()
+
+    def _inner(self) -> None:
+        raise DoesNotFit("no device of the pool can ever hold this session") from ValueError("inner")
+
+
+def test_a_refusal_is_one_exception_with_few_frames() -> None:
+    with pytest.raises(DoesNotFit) as caught, dgsf.attach(client=Refusing()):  # type: ignore[arg-type]
+        pass
+    text = "".join(traceback.format_exception(caught.value))
+    assert "ValueError" not in text and "_inner" not in text
+    assert traceback.extract_tb(caught.value.__traceback__)[-1].name == "attach"
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        ({"gpu": 3}, "option gpu=3: expected a device type"),
+        ({"gpu": ("A100", 3)}, "option gpu=.*expected a device type"),
+        ({"memory": 1.5}, "option memory=1.5: expected a size"),
+        ({"memory": "much"}, "option memory='much': expected a size"),
+        ({"alias": "rocm"}, "option alias='rocm': expected '' or 'cuda'"),
+    ],
+)
+def test_mistakes_are_told_in_the_words_of_the_decorator(said: dict[str, Any], words: str) -> None:
+    with pytest.raises(InvalidOption, match=words), dgsf.attach(client=Refusing(), **said):  # type: ignore[arg-type]
+        pass
+
+
+WAITING = """
+from dgsf.sdk import attach
+attach.PATIENCE_SECONDS = 0.01
+with attach._telling("waiting for a free device"):
+    import threading
+    for timer in threading.enumerate():
+        if isinstance(timer, threading.Timer):
+            timer.join(60)
+attach.PATIENCE_SECONDS = 60.0
+with attach._telling("never said"):
+    pass
+"""
+
+
+def test_a_long_wait_is_told_once_also_off_a_terminal() -> None:
+    done = subprocess.run([sys.executable, "-c", WAITING], capture_output=True, text=True, timeout=100, check=True)
+    assert done.stderr == "dgsf: waiting for a free device\n"
