@@ -175,3 +175,18 @@ def test_keys_of_other_roles_may_attach_but_not_move_or_drain(platform, client):
         ):
             with pytest.raises(dgsf.Forbidden):
                 forbidden()
+
+
+def test_weights_that_a_device_has_seen_are_not_sent_again(platform):
+    text = """
+        import torch, dgsf
+        from dgsf.remoting.guest.bound import bound
+        weights = torch.arange(500_000, dtype=torch.float32)
+        sent = []
+        for _ in range(2):  # each time another executor, with a user of its own
+            with dgsf.attach(gpu="cpu", memory="256MiB") as device:
+                assert weights.to(device).sum().item() == weights.sum().item()
+                sent.append(bound.stream.traffic["bytes_out"])
+        print(sent[0] > weights.nbytes, sent[1] < 100_000)
+        """
+    assert program(platform, text) == "True True"

@@ -50,7 +50,8 @@ class Contents:
         try:
             if os.stat(path).st_size != size:
                 return None
-            os.utime(path)  # it was used: the oldest are removed first
+            with contextlib.suppress(PermissionError):  # another worker's, which has a user of its own
+                os.utime(path)  # it was used: the oldest are removed first
             return torch.from_file(path, shared=False, size=size, dtype=torch.uint8)
         except (OSError, RuntimeError):  # removed in between
             return None
@@ -75,8 +76,10 @@ class Contents:
 
 
 def _write(path: str, data: memoryview) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o640)
+    """For all workers of the tenant, who have users of their own, to read; only they see the folder."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
+        os.fchmod(descriptor, 0o444)
         while data:
             data = data[os.write(descriptor, data) :]
     finally:
