@@ -8,7 +8,7 @@ found to be behind when its last answer was waited for.  Where sending itself is
 from __future__ import annotations
 
 FIRST_SECONDS = 50e-6  # after an answer the device has nothing to do
-SECOND_SECONDS = 150e-6
+SECOND_SECONDS = 300e-6
 LONGEST_SECONDS = 2e-3
 GROWTH = 1.5  # from one batch to the next
 BEHIND_SHARE = 0.5  # of the time by which the device is behind
