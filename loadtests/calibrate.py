@@ -28,6 +28,7 @@ from functions.models.transformer import Gpt
 from functions.workloads import bert_qa, ct_scan, face_identification, kmeans
 from loadtests.latency_relay import LatencyRelay
 from loadtests.plan import Plan
+from loadtests.remoting.programs import gpt_training
 from loadtests.report import Row, Section, at_most
 
 DELAYS_MS = (0.0, 0.5, 1.0, 5.0)
@@ -52,17 +53,7 @@ def _lstm(device: torch.device) -> Step:
 
 def _gpt(device: torch.device) -> Step:
     model = Gpt(words=128, length=64, width=64, layers=2, heads=2).to(device)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-    tokens = torch.randint(0, 128, (4, 65)).to(device)
-
-    def step() -> object:
-        optimizer.zero_grad()
-        loss = model.loss(tokens)
-        loss.backward()
-        optimizer.step()
-        return loss.item()
-
-    return step
+    return gpt_training(model, torch.randint(0, 128, (4, 65)).to(device))
 
 
 def _talkative(device: torch.device) -> Step:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import os
 import socket
 from collections.abc import Coroutine
 from pathlib import Path
@@ -28,6 +27,7 @@ from dgsf.errors import (
 )
 from dgsf.wire.frames import Kind
 from dgsf.wire.handshake import shake_as_server
+from dgsf.wire.listening import listen_on_both
 from dgsf.wire.messages import Carrier, Failure, Invoke, InvokeEnd, Message, Ref, clip_failure, join, reader, split
 from dgsf.wire.ports import CallPort, CallRequest, CallResult, CallStream, Payload
 from dgsf.wire.shared import SharedArea
@@ -199,17 +199,8 @@ class ProxyServer:
 
     def listen(self, tcp_host: str) -> int:
         """Open both doors; returns the TCP port."""
-        with contextlib.suppress(FileNotFoundError):
-            self._unix_path.unlink()
-        near = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        near.bind(str(self._unix_path))
-        os.chmod(self._unix_path, 0o600)
-        far = socket.create_server((tcp_host, 0), backlog=256)
-        near.listen(256)
-        for listener in (near, far):
-            listener.setblocking(False)
-            self._listeners.append(listener)
-        return int(far.getsockname()[1])
+        self._listeners = listen_on_both(self._unix_path, tcp_host)
+        return int(self._listeners[1].getsockname()[1])
 
     def start(self, port: CallPort) -> None:
         """Begin to answer, with this port behind the doors."""

@@ -75,9 +75,12 @@ def _resnet18_training(batch: int) -> Callable[[torch.device], Step]:
 
 
 def _gpt_training(device: torch.device) -> Step:
-    model = Gpt().to(device)
+    return gpt_training(Gpt().to(device), torch.randint(0, 512, (4, 129)).to(device))
+
+
+def gpt_training(model: Gpt, tokens: torch.Tensor) -> Step:
+    """One step of training on these tokens."""
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4)
-    tokens = torch.randint(0, 512, (4, 129)).to(device)
 
     def step() -> object:
         optimizer.zero_grad()

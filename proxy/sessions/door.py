@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import os
 import socket
 from collections.abc import Coroutine
 from pathlib import Path
@@ -21,6 +20,7 @@ from dgsf.errors import ConnectionLost, DgsfError, ProtocolError, SessionRefused
 from dgsf.store.proxies import SessionDoor as DoorAddress
 from dgsf.wire.frames import Kind, encode_frame
 from dgsf.wire.handshake import read_exactly, shake_as_server
+from dgsf.wire.listening import listen_on_both
 from dgsf.wire.messages import Failure, encode
 from dgsf.wire.session import Ended
 from dgsf.wire.tickets import LENGTH, MAGIC, MAX_TICKET_BYTES, Claims, accept, session_key
@@ -29,7 +29,6 @@ from proxy.sessions.owner import SessionOwner, SessionPort
 log = logging.getLogger(__name__)
 KNOCK_SECONDS = 5.0
 MAX_KNOCKING = 128
-_BACKLOG = 256
 
 
 class SessionDoor:
@@ -47,18 +46,8 @@ class SessionDoor:
 
     def listen(self, tcp_host: str, tcp_port: int) -> DoorAddress:
         """Open both; where they are."""
-        with contextlib.suppress(FileNotFoundError):
-            self._unix_path.unlink()
-        near = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self._listeners.append(near)
-        near.bind(str(self._unix_path))
-        os.chmod(self._unix_path, 0o600)
-        near.listen(_BACKLOG)
-        far = socket.create_server((tcp_host, tcp_port), backlog=_BACKLOG)
-        self._listeners.append(far)
-        for listener in self._listeners:
-            listener.setblocking(False)
-        return str(self._unix_path), tcp_host, int(far.getsockname()[1])
+        self._listeners = listen_on_both(self._unix_path, tcp_host, tcp_port)
+        return str(self._unix_path), tcp_host, int(self._listeners[1].getsockname()[1])
 
     def start(self, sessions: SessionPort) -> None:
         """Begin to answer."""

@@ -186,3 +186,4 @@ def test_vanished_programs_leave_no_lease(platform):
         program.end()
         wait_for_books(client)
         platform.wait_until(lambda: not any(not row["function_name"] for row in client.leases()["leases"]), "no lease")
+        assert client.sessions()["sessions"] == []

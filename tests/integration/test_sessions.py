@@ -227,6 +227,7 @@ async def test_a_guest_that_vanishes_behind_a_full_pipe_is_noticed(database):
         guest.close()
         await until(lambda: session.over.is_set())
         await workers_gone(world)
+        assert await world.leases.list_leases(None) == [], "its slot is free again"
 
 
 async def test_rows_tell_how_sessions_are_and_old_ones_are_closed_after_a_proxy_died(database):
