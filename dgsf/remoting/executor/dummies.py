@@ -107,7 +107,7 @@ class DummyPrepared(Prepared):
         self.device: DummyDevice = device
         self.outcomes: dict[Any, _Outcome] = {}
 
-    def call(self, tensors: list[Any], floats: Sequence[float]) -> Any:
+    def call(self, tensors: Sequence[Any], floats: Sequence[float]) -> Any:
         since = time.perf_counter_ns()
         key = tuple([tensor.number for tensor in tensors])
         known = self.outcomes.get(key)

@@ -24,7 +24,7 @@ class SimPrepared(Prepared):
         self.device: SimDevice = device
         self.costs: dict[Any, tuple[int, int]] = {}
 
-    def call(self, tensors: list[Any], floats: Sequence[float]) -> Any:
+    def call(self, tensors: Sequence[Any], floats: Sequence[float]) -> Any:
         since = time.perf_counter_ns()
         key = tuple([(tensor.shape, tensor.dtype) for tensor in tensors])
         known = self.costs.get(key)
