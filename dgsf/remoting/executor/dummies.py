@@ -121,7 +121,7 @@ class DummyPrepared(Prepared):
             return Dummy(*results)
         return _fresh(results)
 
-    def _learn(self, tensors: list[Any], floats: Sequence[float]) -> _Outcome:
+    def _learn(self, tensors: Sequence[Any], floats: Sequence[float]) -> _Outcome:
         try:
             return self._try(tensors, floats, "meta")
         except (NotImplementedError, RuntimeError) as error:

@@ -36,7 +36,7 @@ class SimPrepared(Prepared):
         self.device.queue.launch(since, *known)
         return result
 
-    def _learn(self, tensors: list[Any], floats: Sequence[float]) -> tuple[tuple[int, int], Any]:
+    def _learn(self, tensors: Sequence[Any], floats: Sequence[float]) -> tuple[tuple[int, int], Any]:
         with Meter(self.device.timing) as meter:
             result = super().call(tensors, floats)
         return in_ns(meter.cost), result
