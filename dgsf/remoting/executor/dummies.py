@@ -129,7 +129,7 @@ class DummyPrepared(Prepared):
                 raise
             return self._try(tensors, floats, "cpu")
 
-    def _try(self, tensors: list[Any], floats: Sequence[float], where: str) -> _Outcome:
+    def _try(self, tensors: Sequence[Any], floats: Sequence[float], where: str) -> _Outcome:
         twins = [_twin(tensor.meta, where) for tensor in tensors]
         before = [meta_of(twin) for twin in twins]
         with Meter(self.device.timing) as meter:
