@@ -18,6 +18,7 @@ import torch
 
 from dgsf.errors import UsageError
 from dgsf.remoting.guest import lending
+from dgsf.remoting.guest.copies import Copies
 from dgsf.remoting.guest.fetches import DTYPE_CODES
 from dgsf.remoting.protocol import INLINE_BYTES, Record
 
@@ -34,6 +35,7 @@ class Uploads:
         self.needed: list[bytes] = []  # asked for and not yet supplied
         self.unconfirmed = False  # something was named that may be asked for
         self._by_hash = by_hash
+        self._copies = Copies()
         self._shapes: dict[bytes, Shape] = {}
         self._borrowed: dict[bytes, torch.Tensor] = {}  # whose owner has not yet given it up
         self._missed: dict[Shape, int] = {}  # size -> answers seen when it was first needed
@@ -51,7 +53,7 @@ class Uploads:
         if self._by_hash and not self._is_fresh((code, sizes)):
             return self._name(tensor, handle, (code, sizes), size), 0, None
         transfer = self.new_transfer()
-        return [_UPLOAD_BULK, handle, code, sizes, size, transfer], transfer, copy_of(tensor, size)
+        return [_UPLOAD_BULK, handle, code, sizes, size, transfer], transfer, self._copies.of(tensor, size)
 
     def supply(self, digest: bytes) -> tuple[list[Any], int, memoryview]:
         """The record and bytes of a content that the executor needs."""
@@ -88,7 +90,7 @@ class Uploads:
     def _name(self, tensor: torch.Tensor, handle: int, shape: Shape, size: int) -> list[Any]:
         digest = self._borrow(tensor)
         if digest is None:
-            data = copy_of(tensor, size)
+            data = self._copies.of(tensor, size)
             digest = hashlib.sha256(data).digest()
             self.contents.setdefault(digest, data)
         self._shapes[digest] = shape
@@ -116,19 +118,12 @@ class Uploads:
     def _own(self, digest: bytes) -> None:
         tensor = self._borrowed.pop(digest)
         if digest in self.contents:
-            self.contents[digest] = copy_of(tensor, tensor.numel() * tensor.element_size())
+            self.contents[digest] = self._copies.of(tensor, tensor.numel() * tensor.element_size())
 
 
 def digests_in(records: Iterable[list[Any]]) -> set[bytes]:
     """The contents that these records name."""
     return {record[5] for record in records if record[0] == _KNOWN}
-
-
-def copy_of(tensor: torch.Tensor, size: int) -> memoryview:
-    """Its bytes, taken now; into torch's memory: numpy asks for huge pages, which can take ten times as long."""
-    data = torch.empty(size, dtype=torch.uint8)
-    ctypes.memmove(data.data_ptr(), tensor.data_ptr(), size)
-    return memoryview(data.numpy())
 
 
 def _code(tensor: torch.Tensor) -> int:
