@@ -23,7 +23,9 @@ from dgsf.wire.shared import SharedArea
 from proxy.directory import Directory
 from proxy.leases import LeaseKeeper
 from proxy.local import LocalProxy
+from proxy.placing import Placing
 from proxy.recorder import Recorder
+from proxy.seating import Seating
 from proxy.sessions.hub import SessionHub
 from proxy.starter import Starter
 from proxy.worker_link import Limits
@@ -50,13 +52,13 @@ def make_proxy(
     directory = Directory(DeviceStore(database), lease_store, secret, host_id(), tcp, row.name)
     leases = LeaseKeeper(lease_store, row.name, row.incarnation, settings.lease_seconds, clock)
     limits = Limits(settings.inline_bytes, settings.max_result_bytes)
-    chooser = Chooser(settings.placement)
-    starter = Starter(directory, leases, catalogue.code, secret, area, limits, clock, settings.start_seconds, chooser)
+    seating = Seating(directory, leases, secret, Placing(directory, Chooser(settings.placement), clock))
+    starter = Starter(directory, leases, seating, catalogue.code, secret, area, limits, clock, settings.start_seconds)
     proxy = LocalProxy(
         settings, catalogue, directory, leases, starter, Recorder(database, row.number), row.number, clock
     )
     if sessions:
-        hub = SessionHub(database, directory, leases, secret, row, clock, proxy.room.make_for_session, chooser)
+        hub = SessionHub(database, directory, leases, seating, row, clock, proxy.room.make_for_session)
         proxy.use_sessions(hub)
     return proxy
 

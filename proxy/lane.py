@@ -134,6 +134,17 @@ class Lane:
             self.queue.appendleft(call)
 
     @property
+    def work_s(self) -> float:
+        """The time that its waiting calls will take one worker; 0: not known."""
+        return len(self.queue) * self._run_time.expected_us / 1e6 if self._run_time.known else 0.0
+
+    def deadline_s(self, now_us: int) -> float | None:
+        """By when the first waiting call should have been done, from now on; None: nobody waits."""
+        if not self.queue:
+            return None
+        return max(0, self.queue[0].dead_us - now_us + self.queue[0].timeout_us) / 1e6
+
+    @property
     def running(self) -> int:
         return sum(len(link.inflight) for link in self.links)
 

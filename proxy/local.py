@@ -238,7 +238,7 @@ class LocalProxy:
             if notice is None:  # it may still run: only a dead worker's slot is free
                 await self._starter.end_worker(link, "lost")
             else:
-                await self._leases.release(link.post.lease)
+                await self._starter.end_worker(link, "lost", gone=True)
         lane.pump()
 
     @staticmethod

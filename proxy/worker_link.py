@@ -15,7 +15,6 @@ from dgsf.clock import Clock
 from dgsf.core.invocation import State
 from dgsf.core.slotclock import SlotClock
 from dgsf.errors import DgsfError, ProtocolError
-from dgsf.store.rows import DeviceRow, LeaseGrant
 from dgsf.wire import shared
 from dgsf.wire.chunks import ChunkFile, CreditGate, read_credit, send_chunks
 from dgsf.wire.frames import Kind
@@ -24,21 +23,10 @@ from dgsf.wire.messages import Carrier, Load, Loaded, Ref, Run, RunEnd, join, re
 from dgsf.wire.ports import Payload
 from dgsf.wire.shared import SharedArea
 from proxy.call import ActiveCall
+from proxy.post import Post
 from proxy.sessions.owner import OpenSession
 
 _read_end, _read_loaded = reader(RunEnd), reader(Loaded)
-
-
-@dataclass(frozen=True, slots=True)
-class Post:
-    """Where a worker stands: its device, its lease, its process and its folder in shared memory."""
-
-    device: DeviceRow
-    lease: LeaseGrant
-    worker_id: int
-    pid: int
-    shared_dir: str
-    sharing: bool
 
 
 @dataclass(frozen=True, slots=True)

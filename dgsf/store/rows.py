@@ -112,6 +112,7 @@ class LeaseRow:
     granted_at: datetime
     expires_at: datetime
     expired: bool  # by Postgres' clock
+    held_s: float = 0.0  # since it was granted, by the same clock
 
 
 @dataclass(frozen=True, slots=True)

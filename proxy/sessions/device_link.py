@@ -2,25 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Protocol
 
 from dgsf.errors import DgsfError, ProtocolError
-from dgsf.store.rows import DeviceRow, LeaseGrant
 from dgsf.wire.frames import Kind
 from dgsf.wire.session import Usage, decode_usage
+from proxy.post import Post
 from proxy.sessions.cutter import Cut
 from proxy.sessions.relay import RelayLink
-
-
-@dataclass(frozen=True, slots=True)
-class SessionPost:
-    """Where an executor stands: its device, its lease and its process."""
-
-    device: DeviceRow
-    lease: LeaseGrant
-    worker_id: int
-    pid: int
 
 
 class DeviceOwner(Protocol):
@@ -40,7 +29,7 @@ class DeviceOwner(Protocol):
 class DeviceLink(RelayLink):
     """One executor."""
 
-    def __init__(self, post: SessionPost, owner: DeviceOwner) -> None:
+    def __init__(self, post: Post, owner: DeviceOwner) -> None:
         super().__init__()
         self.post = post
         self.ended = False  # its process is known to be gone
