@@ -60,12 +60,15 @@ class Starter:
         self._start_seconds = start_seconds
         self.sessions: SessionPort | None = None  # only a proxy in a process of its own has them
 
-    async def start(self, lane: Lane) -> WorkerLink:
-        """A worker that has loaded the lane's function; NoRoom, or an error that its calls should get."""
+    async def start(self, lane: Lane, only: int | None = None) -> WorkerLink:
+        """A worker that has loaded the lane's function; NoRoom, or an error that its calls should get.
+
+        `only`: the one device that will do.
+        """
         code = asyncio.ensure_future(self._code_of(lane.version.version_id))
         try:
             want = self._want(lane)
-            device, grant = await self._lease(lane, want)
+            device, grant = await self._lease(lane, want, only)
             link = await self._seating.attach(
                 want,
                 device,
@@ -133,11 +136,13 @@ class Starter:
             freed += await self._leases.take_over(lease)
         return freed
 
-    async def _lease(self, lane: Lane, want: Want) -> tuple[DeviceRow, LeaseGrant]:
+    async def _lease(self, lane: Lane, want: Want, only: int | None) -> tuple[DeviceRow, LeaseGrant]:
         placing = self._seating.placing
         outlook = await placing.look()
         if not any(view.healthy and (view.kind == HOST) == lane.options.over_fabric for view in outlook.views):
             raise none_takes_work(lane.options)
+        if only is not None:
+            outlook = outlook.only([only])
         request = placing.request(want)
         while (chosen := placing.choose(request, outlook)) is not None:
             grant = await self._seating.lease(want, chosen.id)
