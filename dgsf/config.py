@@ -59,7 +59,7 @@ class Settings:
     )
     fabric_round_trip_us: float = _setting(
         50.0,
-        "round trip between function hosts and devices, by which attach='auto' is decided",
+        "round trip between function hosts and devices, by which attach='auto' is decided until one was measured",
         low=0,
         high=10_000_000,
     )

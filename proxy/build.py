@@ -16,7 +16,7 @@ from dgsf.store.devices import DeviceStore
 from dgsf.store.leases import LeaseStore
 from dgsf.store.notices import Stop, listen
 from dgsf.store.proxies import ProxyStore
-from dgsf.store.rows import ProxyRow
+from dgsf.store.rows import ProxyRow, RoundTrip
 from dgsf.store.sessions import SESSIONS_CHANNEL
 from dgsf.wire.link import host_id
 from dgsf.wire.shared import SharedArea
@@ -69,6 +69,7 @@ class Presence:
     def __init__(self, database: Database, proxy: LocalProxy, row: ProxyRow) -> None:
         self._database = database
         self._store = ProxyStore(database)
+        self._devices = DeviceStore(database)
         self._proxy = proxy
         self._row = row
         self._tasks: list[asyncio.Task[None]] = []
@@ -92,7 +93,23 @@ class Presence:
                 if not await self._store.beat(self._row.number, self._row.incarnation):
                     log.error("proxy_replaced", extra={"proxy": self._row.name})
                     self.replaced.set()
+                await self._tell_distances()
             await asyncio.sleep(BEAT_SECONDS)
+
+    async def _tell_distances(self) -> None:
+        """Round trips that are new or have clearly changed, for whoever decides by them."""
+        distances = self._proxy.distances
+        news = distances.news()
+        if news:
+            rows = {row.id: row for row in await self._devices.list_devices()}
+            sessions = self._proxy.sessions is not None
+            found = [
+                (device, life, RoundTrip(round(us, 1), rows[device].host_id == self._row.host_id, sessions))
+                for device, (life, us) in news.items()
+                if device in rows
+            ]
+            await self._devices.write_round_trips(self._row.number, found)
+            distances.told(news)
 
     async def _hear(self) -> None:
         """Proxies that are short of slots, and operators who want a session moved."""

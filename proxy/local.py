@@ -77,6 +77,7 @@ class LocalProxy:
         self._starter = starter
         self._clock = clock or SystemClock()
         self.keeping = Keeping(self, starter, self._clock, settings.idle_seconds, settings.fixed_idle_seconds)
+        self.distances = starter.distances
         self.room = RoomMaker(self.lanes, starter, self._clock, self.keeping.least_wanted)
         self._tasks: set[asyncio.Task[Any]] = set()
         self._ticker: asyncio.Task[None] | None = None

@@ -12,6 +12,7 @@ import socket
 from collections.abc import Callable
 from typing import TypeVar
 
+from dgsf.core.distance import Distances
 from dgsf.errors import ConnectionLost, LeaseLost
 from dgsf.store.rows import DeviceRow, LeaseGrant
 from dgsf.wire.frames import Kind
@@ -31,6 +32,7 @@ class Seating:
 
     def __init__(self, directory: Directory, leases: LeaseKeeper, secret: bytes, placing: Placing) -> None:
         self.placing = placing
+        self.distances = Distances()
         self._directory = directory
         self._leases = leases
         self._secret = secret
@@ -61,6 +63,10 @@ class Seating:
             await self._leases.release(post.lease)
         else:
             self._leases.forget(post.lease)
+
+    def measured(self, device: DeviceRow, round_trip_us: int) -> None:
+        """So far is it to a process there."""
+        self.distances.saw(device.id, device.incarnation, float(round_trip_us))
 
     async def _connect(
         self, want: Want, device: DeviceRow, grant: LeaseGrant, make: Callable[[Post], AnyProtocol]

@@ -52,6 +52,7 @@ class Starter:
         self._directory = directory
         self._leases = leases
         self._seating = seating
+        self.distances = seating.distances
         self._code_of = code_of
         self._secret = secret
         self._area = area
@@ -76,6 +77,7 @@ class Starter:
                 lambda post: WorkerLink(post, lane, self._clock, self._area, self._limits),
             )
             try:
+                self._seating.measured(device, await link.echo(LOAD_SECONDS))
                 if lane.options.over_fabric:
                     await self._join(lane, link)
                 alias = lane.options.device_alias

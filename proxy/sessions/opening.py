@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 from dgsf.clock import Clock
 from dgsf.core.placement import DeviceView, Request, preference, why_not
@@ -119,7 +120,9 @@ class Opener:
         grant = await self._seating.lease(want, device.id)
         if grant is None:
             raise NoDevice(f"{device.name} has no room any more")
-        return await self._seating.attach(want, device, grant, lambda post: DeviceLink(post, links))
+        link = await self._seating.attach(want, device, grant, lambda post: DeviceLink(post, links))
+        link.echo(self._clock, partial(self._seating.measured, device))
+        return link
 
 
 async def _either(freed: asyncio.Event, seconds: float) -> None:

@@ -32,6 +32,8 @@ class Executor:
                 self.command(frame)
             elif frame.kind == Kind.STATE:
                 self.state(frame)
+            elif frame.kind == Kind.PING:
+                self.frames.send(Kind.PONG, frame.stream)
             else:
                 os._exit(76)
 
