@@ -144,9 +144,9 @@ class Lane:
         return reached
 
     @property
-    def work_s(self) -> float:
-        """The time that its waiting calls will take one worker; 0: not known."""
-        return len(self.queue) * self._run_time.expected_us / 1e6 if self._run_time.known else 0.0
+    def run_s(self) -> float:
+        """What one call is expected to take; 0: not known."""
+        return self._run_time.expected_us / 1e6 if self._run_time.known else 0.0
 
     def deadline_s(self, now_us: int) -> float | None:
         """By when the first waiting call should have been done, from now on; None: nobody waits."""

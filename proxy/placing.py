@@ -88,6 +88,7 @@ class Placing:
             function=want.function,
             duration_s=self._expected(want.name, want.role) or want.guess_s,
             deadline_s=want.deadline_s,
+            run_s=want.run_s,
             weights=want.name,
         )
 

@@ -22,7 +22,8 @@ class Want:
     memory_bytes: int
     network: bool = False
     guess_s: float = 0.0  # how long it will hold the slot, as long as none of its kind was seen to end
-    deadline_s: float | None = None  # from now; by then its work should be done
+    run_s: float = 0.0  # expected of the call that it is wanted for
+    deadline_s: float | None = None  # from now; by then that call should be done
 
     @property
     def name(self) -> str:

@@ -163,7 +163,8 @@ class Starter:
             options.worker_types,
             options.memory,
             network=options.network,
-            guess_s=lane.work_s,
+            guess_s=lane.run_s * len(lane.queue),
+            run_s=lane.run_s,
             deadline_s=lane.deadline_s(self._clock.now_us()),
         )
 

@@ -1,10 +1,12 @@
 """What a proxy tells placement: learned durations, the ends of what runs, and where a function was lately."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from dgsf.clock import ManualClock
 from dgsf.core.durations import Durations, remaining
 from dgsf.core.placement import Chooser
+from dgsf.core.placement.gavel import Gavel
 from dgsf.core.residency import Residency
 from dgsf.store.rows import DeviceRow, LeaseGrant, LeaseRow
 from proxy.placing import Placing
@@ -113,3 +115,12 @@ def test_workers_and_sessions_are_learned_apart_and_a_guess_stands_in():
     asked = [held.placing.request(each).duration_s for each in (want("f"), want("f", role="session"))]
     assert asked == [7, 70]
     assert held.placing.request(want("new", guess_s=3.0)).duration_s == 3.0
+
+
+def test_a_deadline_is_compared_with_the_call_and_not_with_the_life_of_its_worker():
+    held = Held()
+    held.worker("f", 1, 600)
+    request = held.placing.request(want("f", run_s=2.0, deadline_s=5.0))
+    assert (request.duration_s, request.due_s, request.deadline_s) == (600, 2.0, 5.0)
+    gavel = Gavel({("f", "slow"): 1.0, ("f", "fast"): 2.0})
+    assert not gavel._late(request, 1.0) and gavel._late(replace(request, deadline_s=3.0), 1.0)
