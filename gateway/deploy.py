@@ -11,12 +11,12 @@ from dataclasses import replace
 
 import msgspec
 
+from dgsf.core.attaching import known_round_trip
 from dgsf.core.binding import Parameter, check_signature
-from dgsf.core.distance import way_us
 from dgsf.core.names import check_name
 from dgsf.core.options import AUTO, FunctionOptions, parse_options
 from dgsf.core.perfmodel import choose_by_curve
-from dgsf.core.placement import DeviceView, Request, rank_of, why_not
+from dgsf.core.placement import DeviceView, Request, why_not
 from dgsf.errors import BodyTooLarge, DoesNotFit, NoDevice, PythonMismatch, Unprocessable
 from dgsf.store.devices import DeviceStore
 from dgsf.store.rows import DeviceRow
@@ -64,12 +64,6 @@ async def _pool_for(options: FunctionOptions, devices: DeviceStore) -> list[Devi
         await asyncio.sleep(LOOK_SECONDS)
         rows = await devices.list_devices()
     return rows
-
-
-def known_round_trip(gpu: tuple[str, ...], rows: list[DeviceRow]) -> float | None:
-    """What the way between function hosts and such devices costs, as proxies measured it; None: nobody has yet."""
-    fitting = [row for row in rows if row.is_host or rank_of(gpu, (row.type, row.kind)) is not None]
-    return way_us([each for row in fitting for each in row.measured])
 
 
 def settled(options: FunctionOptions, round_trip_us: float) -> FunctionOptions:

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from dgsf.clock import Clock
 from dgsf.core.warmth import Ahead, Warm, Warmth
-from dgsf.errors import DgsfError
+from dgsf.errors import DgsfError, PlatformError
 from proxy.lane import Lane
 from proxy.starter import NoRoom, Starter
 from proxy.worker_link import WorkerLink
@@ -160,7 +160,9 @@ class Keeping:
             lane = await self._host.lane_by_name(*self._names[order.function])
             if self._may_have_more(lane):
                 await self._ahead_in(lane, order)
-        except DgsfError as error:  # such as a function that is no more
+        except PlatformError as error:  # of the moment: it will be wanted again
+            log.info("worker_not_ahead", extra={"function": order.function, "error": error.message})
+        except DgsfError as error:  # such as a function that is no more, or cannot be loaded
             self._sulk(order, error)
         finally:
             del self._under_way[order]

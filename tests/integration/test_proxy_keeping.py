@@ -1,17 +1,23 @@
 """Keep-warm in a running proxy: real workers are given back, or started ahead of their calls, and cost nothing."""
 
+import time
 from functools import partial
 
 import pytest
-from fabric_world import until, world_of
+from fabric_world import ended, until, world_of
 
 from dgsf.core import warmth as core
 from dgsf.core.warmth import Ahead, Warmth
+from proxy.keeping import AHEAD_AT_ONCE
 from proxy.post import name_of
 
 
 def add(x, y=1):
     return x + y
+
+
+def nap(seconds):
+    time.sleep(seconds)
 
 
 def learned(world, name, period_s, calls, last_s_ago):
@@ -67,6 +73,26 @@ async def test_a_fixed_time_is_kept_to(database):
         await world.value(version, 1)
         await until(partial(_nothing_leased, world))
         assert world.proxy.keeping.counts.released == 0
+
+
+async def test_nothing_is_started_ahead_while_a_call_waits_and_only_a_few_at_a_time(database):
+    async with world_of(database) as world:
+        version = await world.deploy(nap, name="busy", max_workers=1)
+        keeping, now = world.proxy.keeping, world.proxy._clock.now_us()
+        orders = [Ahead(f"1/{number}", 7) for number in range(5)]
+        keeping._names |= {order.function: (world.tenant_id, "busy") for order in orders}
+        streams = [world.open(version, 0.3)[1] for _ in range(2)]
+        await until(lambda: version in world.proxy.lanes and world.proxy.lanes[version].running)
+        assert world.proxy.lanes[version].queue
+        keeping._start_ahead(orders[0], now)
+        assert not keeping._under_way
+        for stream in streams:
+            await ended(stream)
+        for order in orders:
+            keeping._start_ahead(order, now)
+        assert len(keeping._under_way) == AHEAD_AT_ONCE
+        await until(lambda: not keeping._under_way)
+        assert keeping.counts.ahead == 0, "it has all the workers that it may have"
 
 
 @pytest.mark.parametrize("trouble", ["full", "broken", "gone"])
