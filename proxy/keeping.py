@@ -25,6 +25,8 @@ LOOK_US = 500_000
 LONGEST_S = 3600.0  # nobody stays idle for longer, whatever is expected
 LOAD_S = 1.0  # a worker is started within about this
 AHEAD_AT_ONCE = 2
+AHEAD_PAUSE_US = 1_000_000  # between two starts ahead: each costs a processor some tens of milliseconds
+PUT_OFF_US = 30_000_000
 SULK_US = 600_000_000  # a function whose start ahead failed is not tried again for this long
 Name = tuple[int, str]  # tenant, function
 
@@ -69,6 +71,8 @@ class Keeping:
         self._newest: dict[str, int] = {}  # the latest version of each function that was called here
         self._names: dict[str, Name] = {}
         self._under_way: dict[Ahead, int] = {}  # started ahead since
+        self._ahead_us = -AHEAD_PAUSE_US
+        self._put_off: dict[Ahead, int] = {}  # to be tried again until then
         self._unused: dict[WorkerLink, int] = {}  # started ahead and without a call so far: ready since
         self._sulking: dict[str, int] = {}  # until when
 
@@ -104,7 +108,8 @@ class Keeping:
             slots = median_low([max(1, link.post.device.slots) for _, link in links.values()])
             self._warmth = Warmth(slots, LOAD_S, self._idle_s)
         self._count_used()
-        for order in self._warmth.look(self._workers(), self._reached(), now_us / 1e6):
+        self._put_off = {order: until for order, until in self._put_off.items() if now_us < until}
+        for order in (*self._put_off, *self._warmth.look(self._workers(), self._reached(), now_us / 1e6)):
             if isinstance(order, Ahead):
                 self._start_ahead(order, now_us)
             elif order.key in links and not links[order.key][0].queue:
@@ -150,15 +155,22 @@ class Keeping:
     def _start_ahead(self, order: Ahead, now_us: int) -> None:
         waiting = any(lane.queue for lane in self._host.lanes.values())
         known = order.function in self._names and now_us >= self._sulking.get(order.function, 0)
-        if waiting or not known or len(self._under_way) >= AHEAD_AT_ONCE or order in self._under_way:
+        soon = now_us - self._ahead_us < AHEAD_PAUSE_US or len(self._under_way) >= AHEAD_AT_ONCE
+        if not known or order in self._under_way:
             return
-        self._under_way[order] = now_us
+        if waiting or soon:
+            if order.device is None:  # of a regular function: it is not said again
+                self._put_off.setdefault(order, now_us + PUT_OFF_US)
+            return
+        self._put_off.pop(order, None)
+        self._under_way[order] = self._ahead_us = now_us
         self._host.later(self._ahead(order))
 
     async def _ahead(self, order: Ahead) -> None:
         try:
             lane = await self._host.lane_by_name(*self._names[order.function])
-            if self._may_have_more(lane):
+            there_is_one = order.device is None and lane.links
+            if not there_is_one and self._may_have_more(lane):
                 await self._ahead_in(lane, order)
         except PlatformError as error:  # of the moment: it will be wanted again
             log.info("worker_not_ahead", extra={"function": order.function, "error": error.message})

@@ -8,7 +8,7 @@ from fabric_world import ended, until, world_of
 
 from dgsf.core import warmth as core
 from dgsf.core.warmth import Ahead, Warmth
-from proxy.keeping import AHEAD_AT_ONCE
+from proxy.keeping import AHEAD_AT_ONCE, AHEAD_PAUSE_US
 from proxy.post import name_of
 
 
@@ -88,9 +88,14 @@ async def test_nothing_is_started_ahead_while_a_call_waits_and_only_a_few_at_a_t
         assert not keeping._under_way
         for stream in streams:
             await ended(stream)
-        for order in orders:
+        for order in orders[:2]:
             keeping._start_ahead(order, now)
+        assert len(keeping._under_way) == 1
+        for number, order in enumerate(orders[1:], 1):
+            keeping._start_ahead(order, now + number * AHEAD_PAUSE_US)
         assert len(keeping._under_way) == AHEAD_AT_ONCE
+        keeping._start_ahead(Ahead(orders[0].function, None), now)
+        assert len(keeping._put_off) == 1, "a regular one is tried again"
         await until(lambda: not keeping._under_way)
         assert keeping.counts.ahead == 0, "it has all the workers that it may have"
 
