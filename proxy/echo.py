@@ -29,6 +29,10 @@ class Echo:
         self._sent_us = self._clock.now_us()
         self._ping()
 
+    def stop(self) -> None:
+        """No further one; that which is on its way is the last."""
+        self._left = min(self._left, 1)
+
     def pong(self) -> bool:
         """One has come back; False if none was on its way."""
         if self._left <= 0:

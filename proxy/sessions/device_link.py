@@ -44,6 +44,11 @@ class DeviceLink(RelayLink):
         self._echo = Echo(clock, lambda: self.send(Kind.PING, 0), done)
         self._echo.start()
 
+    def stop_echo(self) -> None:
+        """Nothing is to come behind what is sent next."""
+        if self._echo is not None:
+            self._echo.stop()
+
     # --- RelayLink
     def cut_received(self, cut: Cut) -> None:
         if cut.kind == Kind.ANSWER:

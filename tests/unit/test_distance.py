@@ -61,3 +61,13 @@ def test_of_several_echoes_the_quickest_counts_and_no_other_is_taken():
         assert echo.pong()
     assert (len(sent), heard) == (3, [40])
     assert not echo.pong(), "nobody asked"
+
+
+def test_an_echo_that_is_stopped_takes_what_is_on_its_way_and_asks_no_more():
+    clock, sent, heard = ManualClock(), [], []
+    echo = Echo(clock, lambda: sent.append(1), heard.append)
+    echo.start()
+    echo.stop()
+    clock.advance(50)
+    assert echo.pong() and not echo.pong()
+    assert (len(sent), heard) == (1, [50])
