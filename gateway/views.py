@@ -142,6 +142,7 @@ class SessionRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     gpu: str | list[str] = "any"
     memory: str | int = "1GiB"
     start_seconds: Annotated[float, msgspec.Meta(gt=0, le=3600)] | None = None  # to wait for a device
+    resumes: Annotated[str, msgspec.Meta(max_length=64)] = ""  # a session that was lost with its proxy
 
 
 class NewSession(msgspec.Struct, frozen=True):

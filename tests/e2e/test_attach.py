@@ -150,7 +150,7 @@ def test_commands_list_move_drain_and_restore(platform, client):
 
 def _begin(client):
     """A guest's first word, without torch in this process."""
-    from dgsf.sdk.attach import Ticket, connect
+    from dgsf.sdk.doorway import Ticket, connect
     from dgsf.wire.blocking import FrameSocket
     from dgsf.wire.frames import Kind
     from dgsf.wire.messages import encode

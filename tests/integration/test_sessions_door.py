@@ -12,7 +12,7 @@ from session_kit import MIB, Guest, session_world
 
 from dgsf.clock import SystemClock
 from dgsf.errors import DgsfError, SessionRefused
-from dgsf.sdk.attach import Ticket, connect
+from dgsf.sdk.doorway import Ticket, connect
 from dgsf.wire.frames import HEADER
 from dgsf.wire.session import Ended
 from dgsf.wire.tickets import Claims, accept, issue, knock, session_key

@@ -1,8 +1,8 @@
 """A proxy for tests: relays one session to executors of its own and kills them when told to.
 
 An executor that ends is told to the guest as `Lost`; the next `Begin` gets a fresh one.  A plan says after how
-many of a generation's command frames its executor is killed (None: never), so a test decides where the
-loss falls; the frame itself may or may not have been done by then.
+many of a generation's command frames its executor is killed (None: never; a negative number: the proxy itself goes
+after so many), so a test decides where the loss falls; the frame itself may or may not have been done by then.
 """
 
 from __future__ import annotations
@@ -30,10 +30,11 @@ class LossyProxy:
         self.guest, self._near = socket.socketpair()
         self.commands = 0  # of this generation
         self.lost = 0
+        self.gone = False  # the guest or this proxy itself
         self.frames: list[int] = []  # command frames per generation
         self._executors = executors
         self._spec = spec
-        self._kills = list(kills)
+        self.kills = list(kills)
         self._far: socket.socket | None = None
         self._far_pid = 0
         self._generation = self._dead = 0
@@ -61,6 +62,7 @@ class LossyProxy:
         except OSError:
             pass
         finally:
+            self.gone = True
             with contextlib.suppress(OSError):
                 self._near.shutdown(socket.SHUT_RDWR)
             if self._far is not None:
@@ -76,13 +78,17 @@ class LossyProxy:
                     self._near.sendall(frame)
         except OSError:
             pass
-        with contextlib.suppress(OSError):
-            self.lost += 1
-            self.frames.append(self.commands)
-            self._dead = generation
-            lost = Lost(generation, Failure("worker_crashed", "the executor was killed"))
-            self._near.sendall(encode_frame(Kind.SESSION, 0, encode(lost)))
+        if not self.gone:
+            self._tell_lost(generation)
         far.close()
+
+    def _tell_lost(self, generation: int) -> None:
+        self.lost += 1
+        self.frames.append(self.commands)
+        self._dead = generation
+        lost = Lost(generation, Failure("worker_crashed", "the executor was killed"))
+        with contextlib.suppress(OSError):
+            self._near.sendall(encode_frame(Kind.SESSION, 0, encode(lost)))
 
     def _forward(self, frame: Frame) -> None:
         if frame.kind == Kind.SESSION:
@@ -101,13 +107,15 @@ class LossyProxy:
             self.commands += 1
             if self.commands == self._kill_at:
                 os.kill(self._far_pid, signal.SIGKILL)
+            elif self._kill_at is not None and self.commands == -self._kill_at:
+                raise OSError("this proxy goes")
 
     def _begin(self, generation: int) -> None:
         self._generation = generation
         self._far = self._executors.connect(self._spec)
         self._far_pid = self._executors.pids[-1]
         self.commands = 0
-        self._kill_at = self._kills.pop(0) if self._kills else None
+        self._kill_at = self.kills.pop(0) if self.kills else None
         self._back = threading.Thread(target=self._relay_back, args=(self._far, generation), daemon=True)
         self._back.start()
 
@@ -134,7 +142,39 @@ def lossy_session(executors: LocalExecutors, spec: LocalSpec, kills: list[int | 
     try:
         yield proxy
     finally:
-        with contextlib.suppress(OSError):
-            proxy.guest.shutdown(socket.SHUT_RDWR)
-        proxy.guest.close()
-        proxy.join()
+        _end(proxy)
+
+
+class LossyProxies:
+    """One proxy after the other: the next one takes the rest of the plan."""
+
+    def __init__(self, executors: LocalExecutors, spec: LocalSpec, kills: list[int | None]) -> None:
+        self.all = [LossyProxy(executors, spec, kills)]
+        self.asked_for: list[str] = []  # the sessions that were to be resumed
+        self._make = lambda rest: LossyProxy(executors, spec, rest)
+
+    @property
+    def guest(self) -> socket.socket:
+        return self.all[-1].guest
+
+    def reopen(self, last: str) -> socket.socket:
+        self.asked_for.append(last)
+        self.all.append(self._make(self.all[-1].kills))
+        return self.guest
+
+
+@contextmanager
+def lossy_sessions(executors: LocalExecutors, spec: LocalSpec, kills: list[int | None]) -> Iterator[LossyProxies]:
+    proxies = LossyProxies(executors, spec, kills)
+    try:
+        yield proxies
+    finally:
+        for proxy in proxies.all:
+            _end(proxy)
+
+
+def _end(proxy: LossyProxy) -> None:
+    with contextlib.suppress(OSError):
+        proxy.guest.shutdown(socket.SHUT_RDWR)
+    proxy.guest.close()
+    proxy.join()
