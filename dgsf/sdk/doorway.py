@@ -43,15 +43,16 @@ class Doorway:
 
     def again(self, last: str) -> socket.socket:
         """A connection for the session that goes on with what `last` had; waits for a door to be open."""
-        deadline, pause = self.now() + RETURN_SECONDS, PAUSES[0]
+        started, pause = self.now(), PAUSES[0]
         while True:
             try:
                 return connect(self.ticket(last))
             except DgsfError as error:
-                if not error.retryable or self.now() + pause > deadline:
+                waited = self.now() - started
+                if not error.retryable or waited + pause > RETURN_SECONDS:
                     raise SessionLost(
-                        "the proxy of this session is gone and its device state with it; no other took it over within "
-                        f"{RETURN_SECONDS:g} s: {error.message}; see 'dgsf status', then attach again"
+                        "the proxy of this session is gone and its device state with it, and there was no other for it "
+                        f"after {waited:.0f} s: {error.message}; see 'dgsf status', then attach again"
                     ) from None
             self.sleep(pause)
             pause = min(2 * pause, PAUSES[1])
