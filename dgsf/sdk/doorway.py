@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 
 from dgsf.errors import ConnectionLost, DgsfError, SessionLost
 from dgsf.sdk.client import Client
+from dgsf.wire.alive import watch_peer
 from dgsf.wire.handshake import shake_blocking
 from dgsf.wire.link import host_id
 from dgsf.wire.tickets import knock
@@ -89,8 +90,7 @@ def connect(ticket: Ticket) -> socket.socket:
     sock = socket.socket(socket.AF_UNIX if ticket.near else socket.AF_INET, socket.SOCK_STREAM)
     try:
         sock.settimeout(CONNECT_SECONDS)
-        if not ticket.near:
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        watch_peer(sock)
         sock.connect(ticket.near or ticket.far)
         sock.sendall(knock(ticket.ticket))
         shake_blocking(sock, ticket.key)

@@ -49,7 +49,7 @@ def _train(plan: Plan, ours: Ours, kill_after: float | None) -> tuple[list[float
     """The seconds of each step and the last loss; the executor is killed on the way, if a moment is given."""
     with runner(plan, PROGRAM, "attached", environment=environment_of(ours)) as made:
         if kill_after is not None:
-            pid = _executor(ours)
+            pid = executor_of(ours)
             threading.Timer(kill_after, os.kill, (pid, signal.SIGKILL)).start()
         return _steps(made)
 
@@ -62,7 +62,7 @@ def _steps(made: Runner) -> tuple[list[float], float]:
     return answer["seconds"], answer["value"]
 
 
-def _executor(ours: Ours, patience: float = 10.0) -> int:
+def executor_of(ours: Ours, patience: float = 10.0) -> int:
     """The process of the newest session that still runs, from the logs of the device servers."""
     deadline = time.monotonic() + patience
     while time.monotonic() < deadline:

@@ -24,8 +24,8 @@ from dgsf.remoting.executor.local import LocalSpec
 from dgsf.remoting.guest.attach import bind
 from dgsf.remoting.guest.modes import parse_modes
 from dgsf.remoting.guest.session_stream import SessionStream
-from dgsf.sdk.doorway import Ticket, connect
 from dgsf.sdk.client import Client
+from dgsf.sdk.doorway import Ticket, connect
 from loadtests.latency_relay import LatencyRelay
 from loadtests.remoting.direct import DirectStream
 from loadtests.remoting.programs import PROGRAMS, Step

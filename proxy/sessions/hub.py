@@ -33,7 +33,7 @@ from proxy.sessions.owner import SessionOwner
 from proxy.sessions.session import Session, Surroundings
 
 log = logging.getLogger(__name__)
-TICK_SECONDS = 0.1
+TICK_SECONDS = 0.05
 LOOK_SECONDS = 1.0
 STOP_SECONDS = 10.0
 MAX_SESSIONS = 2000
