@@ -126,9 +126,11 @@ def executors() -> Iterator[LocalExecutors]:
         yield found
 
 
-def outcome(executors: LocalExecutors, folder: str, steps: list[str], kills: list[int | None], modes: str) -> list[Any]:
+def outcome(
+    executors: LocalExecutors, folder: str, steps: list[str], kills: list[int | None], modes: str, blame: bool = False
+) -> list[Any]:
     spec = LocalSpec(contents=folder, device_options={"threads": 1})
-    with lossy_sessions(executors, spec, kills) as proxies:
+    with lossy_sessions(executors, spec, kills, blame) as proxies:
         stream = SessionStream(proxies.guest, parse_modes(modes), POLICY, reopen=proxies.reopen)
         program = Program(stream)
         program.play(steps)
@@ -138,10 +140,12 @@ def outcome(executors: LocalExecutors, folder: str, steps: list[str], kills: lis
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
-@given(BODY, st.integers(1, 5), KILLS, st.sampled_from(["full", "full,-traces", "full,-known,-coalesce"]))
+@given(
+    BODY, st.integers(1, 5), KILLS, st.sampled_from(["full", "full,-traces", "full,-known,-coalesce"]), st.booleans()
+)
 def test_killed_executors_and_proxies_change_nothing(
-    executors: LocalExecutors, body: list[str], times: int, kills: list[int | None], modes: str
+    executors: LocalExecutors, body: list[str], times: int, kills: list[int | None], modes: str, blame: bool
 ) -> None:
     steps = body * times
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as other:
-        assert outcome(executors, folder, steps, kills, modes) == outcome(executors, other, steps, [], "full")
+        assert outcome(executors, folder, steps, kills, modes, blame) == outcome(executors, other, steps, [], "full")

@@ -15,6 +15,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from dgsf.errors import ExecutorCrashed
 from dgsf.remoting.executor.local import LocalExecutors, LocalSpec
 from dgsf.wire.frames import Frame, FrameReader, Kind, encode_frame
 from dgsf.wire.messages import Failure, encode
@@ -26,7 +27,10 @@ _CHUNK = 256 * 1024
 class LossyProxy:
     """One session's way; runs in a thread of its own until the guest goes."""
 
-    def __init__(self, executors: LocalExecutors, spec: LocalSpec, kills: list[int | None]) -> None:
+    def __init__(
+        self, executors: LocalExecutors, spec: LocalSpec, kills: list[int | None], blame_first: bool = False
+    ) -> None:
+        self._blame_first = blame_first  # the first kill is told as a crash of the executor's own
         self.guest, self._near = socket.socketpair()
         self.commands = 0  # of this generation
         self.lost = 0
@@ -47,6 +51,10 @@ class LossyProxy:
     def kill_now(self) -> None:
         """The present executor dies, wherever it is."""
         os.kill(self._far_pid, signal.SIGKILL)
+
+    def blame_next(self) -> None:
+        """The next kill is told as a crash."""
+        self._blame_first = True
 
     def join(self) -> None:
         self._thread.join(30)
@@ -86,9 +94,16 @@ class LossyProxy:
         self.lost += 1
         self.frames.append(self.commands)
         self._dead = generation
-        lost = Lost(generation, Failure("worker_crashed", "the executor was killed"))
+        lost = Lost(generation, self._cause())
         with contextlib.suppress(OSError):
             self._near.sendall(encode_frame(Kind.SESSION, 0, encode(lost)))
+
+    def _cause(self) -> Failure:
+        ended = self._executors.exit_code(self._far_pid)
+        first, self._blame_first = self._blame_first, False
+        if ended != -signal.SIGKILL or first:
+            return Failure(ExecutorCrashed.code, f"the executor ended by {ended}")
+        return Failure("worker_crashed", "the executor was killed")
 
     def _forward(self, frame: Frame) -> None:
         if frame.kind == Kind.SESSION:
@@ -148,8 +163,8 @@ def lossy_session(executors: LocalExecutors, spec: LocalSpec, kills: list[int | 
 class LossyProxies:
     """One proxy after the other: the next one takes the rest of the plan."""
 
-    def __init__(self, executors: LocalExecutors, spec: LocalSpec, kills: list[int | None]) -> None:
-        self.all = [LossyProxy(executors, spec, kills)]
+    def __init__(self, executors: LocalExecutors, spec: LocalSpec, kills: list[int | None], blame_first: bool) -> None:
+        self.all = [LossyProxy(executors, spec, kills, blame_first)]
         self.asked_for: list[str] = []  # the sessions that were to be resumed
         self._make = lambda rest: LossyProxy(executors, spec, rest)
 
@@ -164,8 +179,10 @@ class LossyProxies:
 
 
 @contextmanager
-def lossy_sessions(executors: LocalExecutors, spec: LocalSpec, kills: list[int | None]) -> Iterator[LossyProxies]:
-    proxies = LossyProxies(executors, spec, kills)
+def lossy_sessions(
+    executors: LocalExecutors, spec: LocalSpec, kills: list[int | None], blame_first: bool = False
+) -> Iterator[LossyProxies]:
+    proxies = LossyProxies(executors, spec, kills, blame_first)
     try:
         yield proxies
     finally:

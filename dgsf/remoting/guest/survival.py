@@ -15,13 +15,15 @@ from typing import Any
 from uuid import UUID
 
 from dgsf.core.checkpointing import CheckpointPolicy
-from dgsf.errors import ConnectionLost, DgsfError, ProtocolError, SessionLost, UsageError
+from dgsf.errors import ConnectionLost, DgsfError, ExecutorCrashed, OpCrashed, ProtocolError, SessionLost, UsageError
 from dgsf.remoting.guest.answers import Answers, Question
 from dgsf.remoting.guest.channel import Channel
 from dgsf.remoting.guest.checkpoint import NOTHING, Checkpoint
-from dgsf.remoting.guest.journal import Journal, Transfer, encode_records, join_bodies
+from dgsf.remoting.guest.journal import Journal, Transfer, decode_records, encode_records, join_bodies
 from dgsf.remoting.guest.recorder import Recorder
 from dgsf.remoting.guest.saving import Saver
+from dgsf.remoting.guest.stepping import Stepper
+from dgsf.remoting.guest.trial import Trial
 from dgsf.remoting.guest.uploads import Uploads, digests_in
 from dgsf.remoting.protocol import Record
 from dgsf.wire.frames import MAX_BODY_BYTES, Frame
@@ -32,6 +34,7 @@ from dgsf.wire.session import Began, Begin, End, Ended, Lost, Replayed, read_fro
 _SYNC, _RESTORE = int(Record.SYNC), int(Record.RESTORE)
 LOOK_SECONDS = 0.02  # how often arriving bytes are looked at while nothing is awaited
 MAX_LOSSES_IN_A_ROW = 8
+MAX_CRASHES = 3  # of executors by themselves, without an answer in between
 DEFINITIONS_PER_FRAME = 500
 Reopen = Callable[[str], socket.socket]  # another connection, to go on with what the session of this id had
 GONE = "the proxy of this session is gone and its device state with it; attach again"
@@ -70,6 +73,9 @@ class Survival:
         self._begun = 0  # the last generation of this connection that has a device
         self._calls_before = 0  # this generation
         self._lost: Lost | None = None
+        self._trial: Trial | None = None  # the replay after a crash
+        self._doubt = False  # whether what the last executor had not answered may crash the next one
+        self._crashes = 0  # since the last answer
         self._dead: DgsfError | None = None
         self._owed: DgsfError | None = None
         self.busy = 0.0  # seconds that the device may have worked since the last checkpoint
@@ -188,6 +194,8 @@ class Survival:
             self._note(encode_records([[_SYNC, question.number]]))
         self._uploads.answered()
         self._recorder.answered()
+        self.journal.all_done()
+        self._crashes = 0
         if self.busy_since is not None:
             self.busy += self._now() - self.busy_since
             self.busy_since = None
@@ -274,8 +282,8 @@ class Survival:
     def fail(self, error: DgsfError) -> None:
         """The session is over; whoever uses it next is told."""
         if self._dead is None:
-            ended = isinstance(error, SessionLost)
-            self._dead = error if ended else SessionLost(f"{GONE} ({error.message})")
+            broken = isinstance(error, ConnectionLost | ProtocolError)
+            self._dead = SessionLost(f"{GONE} ({error.message})") if broken else error
 
     def check_alive(self) -> None:
         if self._dead is not None:
@@ -313,6 +321,7 @@ class Survival:
                 if lost is None:
                     return
                 self._refuse_if_final(lost)
+                self._judge(lost)
                 self.losses += 1
                 try:
                     self._begin()
@@ -332,6 +341,25 @@ class Survival:
             self._dead = SessionLost(f"the remote device was lost: {lost.failure.message}")
             raise self._dead
 
+    def _judge(self, lost: Lost) -> None:
+        """Whether another device should be tried: not for a call that crashed two already."""
+        trial, self._trial = self._trial, None
+        culprit = trial.end() if trial is not None else None
+        if trial is not None and trial.over:
+            self._doubt = False
+        if lost.failure.code != ExecutorCrashed.code:
+            return
+        self._crashes += 1
+        if culprit is not None:
+            call, op = culprit
+            told = f"{op} crashed the process that executed it, on two devices ({lost.failure.message})"
+            raise self._recorder.lines.error(self._calls_before + call, OpCrashed.code, told)
+        if self._crashes >= MAX_CRASHES:
+            raise SessionLost(
+                f"the session crashed {self._crashes} devices one after the other: {lost.failure.message}"
+            )
+        self._doubt = True
+
     def _replay(self) -> None:
         saved = self.saved
         self._calls_before = saved.calls
@@ -342,16 +370,39 @@ class Survival:
             transfer = self._uploads.new_transfer()
             self._again(encode_records([[_RESTORE, len(head), size, transfer]]))
             self._guarded(lambda: self.channel.bulk(transfer, pieces))
-        for entry in self.journal.replay():
-            if isinstance(entry, Transfer):
-                self._guarded(lambda item=entry: self.channel.bulk(item.number, [item.data]))  # type: ignore[misc]
-            else:
-                self._again(entry)
+        if self._doubt:
+            self._replay_by_steps()
+        else:
+            for entry in self.journal.replay():
+                self._repeat(entry)
         self._guarded(lambda: self.channel.say(Replayed(self._generation)))
         for question in list(self.answers.open.values()):
             if question.again is not None:
                 self._again(encode_records([question.again]))
         self._mend()
+
+    def _replay_by_steps(self) -> None:
+        """What went well once as it was; the rest so that a crash can be told from its call."""
+        stepper = Stepper(self.saved.definitions)
+        for entry in self.journal.replay_done():
+            if isinstance(entry, bytes):
+                stepper.skip(decode_records(entry))
+            self._repeat(entry)
+        trial = self._trial = Trial(stepper, self.answers, self.owe)
+        self._again(encode_records([trial.begin()]))
+        for entry in self.journal.doubtful():
+            if isinstance(entry, Transfer):
+                self._repeat(entry)
+                continue
+            for group in trial.groups(decode_records(entry)):
+                for body in self._encode(group):
+                    self._again(body)
+
+    def _repeat(self, entry: bytes | Transfer) -> None:
+        if isinstance(entry, Transfer):
+            self._guarded(lambda: self.channel.bulk(entry.number, [entry.data]))
+        else:
+            self._again(entry)
 
     def _again(self, body: bytes) -> None:
         self._command(body)
