@@ -9,6 +9,8 @@ import click
 
 from dgsf.config import Settings, load_settings
 
+KEPT_BYTES = 64 * 1024 * 1024  # of free memory, for what passes through
+
 
 @click.command()
 def command() -> None:
@@ -25,6 +27,7 @@ def command() -> None:
 async def _serve(settings: Settings) -> None:
     from dgsf.cli.parts import open_store, settle_memory
     from dgsf.clock import SystemClock
+    from dgsf.heap import keep_freed_memory
     from dgsf.paths import layout_of
     from dgsf.store.proxies import ProxyStore
     from dgsf.wire.link import host_id
@@ -55,6 +58,7 @@ async def _serve(settings: Settings) -> None:
         assert proxy.sessions is not None
         door.start(proxy.sessions)
         settle_memory()
+        keep_freed_memory(KEPT_BYTES)
         await _until_told(presence.replaced)
         await door.stop()
         await proxy.stop()  # first: its answers still leave by the server's links

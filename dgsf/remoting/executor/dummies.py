@@ -107,7 +107,7 @@ class DummyPrepared(Prepared):
         self.device: DummyDevice = device
         self.outcomes: dict[Any, _Outcome] = {}
 
-    def call(self, tensors: list[Any], floats: Sequence[float]) -> Any:
+    def call(self, tensors: Sequence[Any], floats: Sequence[float]) -> Any:
         since = time.perf_counter_ns()
         key = tuple([tensor.number for tensor in tensors])
         known = self.outcomes.get(key)
@@ -121,7 +121,7 @@ class DummyPrepared(Prepared):
             return Dummy(*results)
         return _fresh(results)
 
-    def _learn(self, tensors: list[Any], floats: Sequence[float]) -> _Outcome:
+    def _learn(self, tensors: Sequence[Any], floats: Sequence[float]) -> _Outcome:
         try:
             return self._try(tensors, floats, "meta")
         except (NotImplementedError, RuntimeError) as error:
@@ -129,7 +129,7 @@ class DummyPrepared(Prepared):
                 raise
             return self._try(tensors, floats, "cpu")
 
-    def _try(self, tensors: list[Any], floats: Sequence[float], where: str) -> _Outcome:
+    def _try(self, tensors: Sequence[Any], floats: Sequence[float], where: str) -> _Outcome:
         twins = [_twin(tensor.meta, where) for tensor in tensors]
         before = [meta_of(twin) for twin in twins]
         with Meter(self.device.timing) as meter:

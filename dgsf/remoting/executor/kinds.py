@@ -79,7 +79,7 @@ class Prepared:
     def bound(self, device: Any) -> None:
         """For kinds of a device that wants to know itself in each call."""
 
-    def call(self, tensors: list[Any], floats: Sequence[float]) -> Any:
+    def call(self, tensors: Sequence[Any], floats: Sequence[float]) -> Any:
         """Make the call; IndexError if it has fewer tensors or floats than holes."""
         if len(tensors) == self.leading:
             return self.invoke(*tensors, *self.rest, **self.kwargs)

@@ -24,7 +24,7 @@ class SimPrepared(Prepared):
         self.device: SimDevice = device
         self.costs: dict[Any, tuple[int, int]] = {}
 
-    def call(self, tensors: list[Any], floats: Sequence[float]) -> Any:
+    def call(self, tensors: Sequence[Any], floats: Sequence[float]) -> Any:
         since = time.perf_counter_ns()
         key = tuple([(tensor.shape, tensor.dtype) for tensor in tensors])
         known = self.costs.get(key)
@@ -36,7 +36,7 @@ class SimPrepared(Prepared):
         self.device.queue.launch(since, *known)
         return result
 
-    def _learn(self, tensors: list[Any], floats: Sequence[float]) -> tuple[tuple[int, int], Any]:
+    def _learn(self, tensors: Sequence[Any], floats: Sequence[float]) -> tuple[tuple[int, int], Any]:
         with Meter(self.device.timing) as meter:
             result = super().call(tensors, floats)
         return in_ns(meter.cost), result

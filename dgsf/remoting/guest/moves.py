@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from dgsf.remoting.guest.lending import lending
 from dgsf.remoting.guest.tensor import DEVICE_NAME, RemoteTensor
 
 _inside: list[bool] = []  # a move is under way: its submodules need no second look
@@ -26,12 +27,17 @@ def applying(original: Any) -> Any:
         future.set_swap_module_params_on_conversion(True)
         _inside.append(True)
         try:
-            return original(self, fn, recurse)
+            with lending(_tensors_of(self)):
+                return original(self, fn, recurse)
         finally:
             _inside.pop()
             future.set_swap_module_params_on_conversion(before)
 
     return _apply
+
+
+def _tensors_of(module: Any) -> list[torch.Tensor]:
+    return [tensor.detach() for tensor in (*module.parameters(), *module.buffers())]
 
 
 def _crosses(module: Any, fn: Any) -> bool:

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from dgsf.remoting.guest import failures, fused, moves
+from dgsf.remoting.guest import failures, fused, lists, moves
 from dgsf.remoting.guest.backend import MODULE
 from dgsf.remoting.guest.tensor import DEVICE_NAME, RemoteTensor
 
@@ -47,6 +47,8 @@ def install(stack: ExitStack) -> None:
         kinds = import_module(name)._foreach_supported_types
         kinds.append(RemoteTensor)
         stack.callback(kinds.remove, RemoteTensor)
+    for name in lists.names():
+        replace(stack, torch, name, lists.direct(name))
 
 
 class _GeneratorType(type):

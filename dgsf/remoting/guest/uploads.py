@@ -3,7 +3,8 @@
 A tensor of 64 KiB or more is first only named by its sha256; the executor says if it needs the bytes.  That
 costs a round trip when it does, which is worth it for weights but not for a fresh batch in every step:
 a size that turned out to be needed before an earlier answer is sent straight away, unhashed.
-Bytes are copied once and kept until a checkpoint makes them superfluous.
+Bytes are copied once, or borrowed from an owner that gives them up, and kept until a checkpoint makes them
+superfluous.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from typing import Any
 import torch
 
 from dgsf.errors import UsageError
+from dgsf.remoting.guest import lending
+from dgsf.remoting.guest.copies import Copies
 from dgsf.remoting.guest.fetches import DTYPE_CODES
 from dgsf.remoting.protocol import INLINE_BYTES, Record
 
@@ -32,7 +35,9 @@ class Uploads:
         self.needed: list[bytes] = []  # asked for and not yet supplied
         self.unconfirmed = False  # something was named that may be asked for
         self._by_hash = by_hash
+        self._copies = Copies()
         self._shapes: dict[bytes, Shape] = {}
+        self._borrowed: dict[bytes, torch.Tensor] = {}  # whose owner has not yet given it up
         self._missed: dict[Shape, int] = {}  # size -> answers seen when it was first needed
         self._answers = 0
         self._transfers = 0
@@ -48,10 +53,12 @@ class Uploads:
         if self._by_hash and not self._is_fresh((code, sizes)):
             return self._name(tensor, handle, (code, sizes), size), 0, None
         transfer = self.new_transfer()
-        return [_UPLOAD_BULK, handle, code, sizes, size, transfer], transfer, copy_of(tensor, size)
+        return [_UPLOAD_BULK, handle, code, sizes, size, transfer], transfer, self._copies.of(tensor, size)
 
     def supply(self, digest: bytes) -> tuple[list[Any], int, memoryview]:
         """The record and bytes of a content that the executor needs."""
+        if digest in self._borrowed:
+            self._own(digest)  # it may be sent later than its owner lets us use it
         data = self.contents.get(digest)
         if data is None:
             raise UsageError(f"the device asks for content {digest.hex()[:16]} that this session never named")
@@ -81,24 +88,42 @@ class Uploads:
         return missed is not None and missed < self._answers
 
     def _name(self, tensor: torch.Tensor, handle: int, shape: Shape, size: int) -> list[Any]:
-        data = copy_of(tensor, size)
-        digest = hashlib.sha256(data).digest()
-        self.contents.setdefault(digest, data)
+        digest = self._borrow(tensor)
+        if digest is None:
+            data = self._copies.of(tensor, size)
+            digest = hashlib.sha256(data).digest()
+            self.contents.setdefault(digest, data)
         self._shapes[digest] = shape
         self.unconfirmed = True
         return [_KNOWN, handle, shape[0], shape[1], size, digest]
+
+    def settle(self) -> None:
+        """The owners have given up what they would: what somebody still holds is copied."""
+        for digest in [digest for digest, tensor in self._borrowed.items() if lending.is_held(tensor)]:
+            self._own(digest)
+        self._borrowed.clear()
+
+    def _borrow(self, tensor: torch.Tensor) -> bytes | None:
+        """Takes the bytes where they are, if their owner lends them: their hash."""
+        loans = lending.current()
+        digest = None if loans is None else loans.digest_of(tensor)
+        if loans is None or digest is None:
+            return None
+        if digest not in self.contents:
+            self.contents[digest] = lending.memory_of(tensor)
+            self._borrowed[digest] = tensor
+            loans.borrowers.add(self)
+        return digest
+
+    def _own(self, digest: bytes) -> None:
+        tensor = self._borrowed.pop(digest)
+        if digest in self.contents:
+            self.contents[digest] = self._copies.of(tensor, tensor.numel() * tensor.element_size())
 
 
 def digests_in(records: Iterable[list[Any]]) -> set[bytes]:
     """The contents that these records name."""
     return {record[5] for record in records if record[0] == _KNOWN}
-
-
-def copy_of(tensor: torch.Tensor, size: int) -> memoryview:
-    """Its bytes, taken now; into torch's memory: numpy asks for huge pages, which can take ten times as long."""
-    data = torch.empty(size, dtype=torch.uint8)
-    ctypes.memmove(data.data_ptr(), tensor.data_ptr(), size)
-    return memoryview(data.numpy())
 
 
 def _code(tensor: torch.Tensor) -> int:

@@ -1,0 +1,58 @@
+"""Copies of tensors' bytes, in memory that is used again as soon as nobody reads it any more.
+
+A program that sends a batch in every step would otherwise ask the system for new memory each time, and wait
+longer for that than for the copy itself.
+"""
+
+from __future__ import annotations
+
+import ctypes
+
+import torch
+
+KEPT_BYTES = 256 * 1024 * 1024  # as much as a journal may hold
+_holders = torch._C._storage_Use_Count
+
+
+class Copies:
+    """Buffers by their size, at most so many bytes of them; beyond that memory comes from the system."""
+
+    def __init__(self, limit: int = KEPT_BYTES) -> None:
+        self._limit = limit
+        self._bytes = 0
+        self._buffers: dict[int, list[torch.Tensor]] = {}
+
+    def of(self, tensor: torch.Tensor, size: int) -> memoryview:
+        """The bytes of a contiguous CPU tensor, as they are now."""
+        buffer = next((each for each in self._buffers.get(size, ()) if not _is_read(each)), None)
+        if buffer is None:
+            buffer = self._new(size)
+        ctypes.memmove(buffer.data_ptr(), tensor.data_ptr(), size)
+        return memoryview(buffer.detach().numpy())  # of another tensor, so that its readers can be counted
+
+    def _new(self, size: int) -> torch.Tensor:
+        # In torch's memory: numpy asks for huge pages, which can take ten times as long.
+        buffer = torch.empty(size, dtype=torch.uint8)
+        if self._bytes + size > self._limit:
+            self._forget_unread()
+        if self._bytes + size <= self._limit:
+            self._buffers.setdefault(size, []).append(buffer)
+            self._bytes += size
+        return buffer
+
+    def _forget_unread(self) -> None:
+        read = {size: [each for each in kept if _is_read(each)] for size, kept in self._buffers.items()}
+        self._buffers = {size: kept for size, kept in read.items() if kept}
+        self._bytes = sum(size * len(kept) for size, kept in self._buffers.items())
+
+
+def _count(tensor: torch.Tensor) -> int:
+    count: int = _holders(tensor.untyped_storage()._cdata)
+    return count
+
+
+_UNREAD = _count(torch.empty(1))
+
+
+def _is_read(buffer: torch.Tensor) -> bool:
+    return _count(buffer) > _UNREAD

@@ -1,0 +1,112 @@
+"""Memory that its owner is about to give up is lent to uploads, which then need no copy of it.
+
+When a module moves to the device, its tensors here are dropped as soon as they are sent.  While the move lasts,
+nothing else runs, so their bytes cannot change; afterwards a tensor that nobody else holds stays as it is.  The
+hashes of all of them are taken ahead, by as many threads as there are processors.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from dgsf.remoting.protocol import INLINE_BYTES
+
+MAX_THREADS = 4
+_holders = torch._C._storage_Use_Count
+_current: list[Loans] = []
+
+
+class Loans:
+    """The tensors of one move, and who was given their bytes."""
+
+    def __init__(self, tensors: Iterable[torch.Tensor], threads: ThreadPoolExecutor) -> None:
+        self._hashes: dict[tuple[int, int], Future[bytes]] = {}
+        self.borrowers: set[Any] = set()
+        for tensor in tensors:
+            self._offer(tensor, threads)
+
+    def _offer(self, tensor: torch.Tensor, threads: ThreadPoolExecutor) -> None:
+        region = _region(tensor)
+        if region is not None and region not in self._hashes and is_plain(tensor):
+            self._hashes[region] = threads.submit(_digest, tensor)
+
+    def digest_of(self, tensor: torch.Tensor) -> bytes | None:
+        """The hash of a tensor whose bytes may be used as they are; None if they may not."""
+        region = _region(tensor)
+        found = self._hashes.get(region) if region is not None else None
+        return None if found is None else found.result()
+
+
+@contextmanager
+def lending(tensors: Iterable[torch.Tensor]) -> Iterator[None]:
+    """Inside, uploads of these tensors borrow their memory; at the end they copy what others still hold."""
+    with ThreadPoolExecutor(min(MAX_THREADS, len(os.sched_getaffinity(0))), "dgsf-hash") as threads:
+        loans = Loans(tensors, threads)
+        del tensors  # nobody is to hold them on our account
+        _current.append(loans)
+        try:
+            yield
+        finally:
+            _current.remove(loans)
+    for borrower in loans.borrowers:
+        borrower.settle()
+
+
+def current() -> Loans | None:
+    return _current[-1] if _current else None
+
+
+def is_plain(tensor: torch.Tensor) -> bool:
+    """Whether its memory is torch's own: no array, file or other process can change it behind our back."""
+    storage = tensor.untyped_storage()
+    return bool(storage.resizable() and not storage.is_shared())
+
+
+def is_held(tensor: torch.Tensor) -> bool:
+    """Whether anybody but its borrower can still reach a borrowed tensor's memory."""
+    return bool(_holders(tensor.untyped_storage()._cdata) > _ALONE)
+
+
+def memory_of(tensor: torch.Tensor) -> memoryview:
+    """Its bytes, as they are; keeps it alive."""
+    return memoryview(tensor.detach().view(-1).view(torch.uint8).numpy())
+
+
+def _region(tensor: torch.Tensor) -> tuple[int, int] | None:
+    """Where its bytes are, if they are worth it."""
+    if tensor.device.type != "cpu" or tensor.layout is not torch.strided or not tensor.is_contiguous():
+        return None
+    size = tensor.numel() * tensor.element_size()
+    return (tensor.data_ptr(), size) if size >= INLINE_BYTES else None
+
+
+def _digest(tensor: torch.Tensor) -> bytes:
+    return hashlib.sha256(_raw(tensor)).digest()
+
+
+def _raw(tensor: torch.Tensor) -> Any:
+    """Its bytes for the time of a call; torch is not told, so that the tensor stays plain."""
+    size = tensor.numel() * tensor.element_size()
+    return memoryview((ctypes.c_char * size).from_address(tensor.data_ptr())).cast("B")
+
+
+def _alone() -> int:
+    """How many hold the memory of a tensor that only a borrower holds."""
+    tensor = torch.empty(1)
+    held = tensor.detach()
+    lent = memory_of(held)
+    del tensor
+    count: int = _holders(held.untyped_storage()._cdata)
+    lent.release()
+    return count
+
+
+_ALONE = _alone()

@@ -1,0 +1,124 @@
+"""Operators over lists of tensors (`_foreach_*`, the fused optimizers), straight from Python to `dispatch`.
+
+torch would turn a thousand tensors into C++ values and back before it asked us; for an optimizer's step that takes
+longer than everything else in the guest.  Which overload a call means is learnt by watching torch do the first of
+its form.  A call that needs more of torch than the device (gradients, modes, other tensors) takes torch's own way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from dgsf.remoting.guest.dispatch import dispatch
+from dgsf.remoting.guest.tensor import RemoteTensor
+
+PREFIX = "_foreach_"
+OPTIMIZERS = ("_fused_adagrad_", "_fused_adam_", "_fused_adamw_", "_fused_sgd_")
+_raise_versions = torch._C._increment_version
+
+
+@dataclass(slots=True, frozen=True)
+class Direct:
+    """A form of a call that needs no torch: its overload, the positions it writes to, and what it gives back."""
+
+    func: Any
+    written: tuple[int, ...]
+    gives: Callable[[Any, Any], Any]  # from its first argument and the device's results
+
+
+class _Watch(TorchDispatchMode):
+    """Notes what torch makes of a call."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[Any] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.seen.append(func)
+        return func(*args, **(kwargs or {}))
+
+
+def direct(name: str) -> Callable[..., Any]:
+    """A stand-in for torch's function of this name."""
+    original = getattr(torch, name)
+    known: dict[Any, Direct | None] = {}
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if not args or not _is_ours(args[0]):
+            return original(*args, **kwargs)
+        args = tuple([list(value) if type(value) is tuple else value for value in args])
+        form = _form(args, kwargs)
+        way = known.get(form)
+        if way is None:
+            if form in known:
+                return original(*args, **kwargs)
+            result, known[form] = _watched(name, original, args, kwargs)
+            return result
+        for position in way.written:
+            _raise_versions(args[position])
+        return way.gives(args[0], dispatch(way.func, args, kwargs))
+
+    call.__name__ = call.__qualname__ = name
+    return call
+
+
+def names() -> list[str]:
+    """The functions of torch that have a stand-in."""
+    return [name for name in dir(torch) if name.startswith(PREFIX)] + [n for n in OPTIMIZERS if hasattr(torch, n)]
+
+
+def _is_ours(first: Any) -> bool:
+    """Whether nothing but the device has a say: remote tensors, no gradients, nobody who watches or changes calls."""
+    return (
+        type(first) is list
+        and bool(first)
+        and type(first[0]) is RemoteTensor
+        and not torch.is_grad_enabled()
+        and not torch.is_inference_mode_enabled()
+        and not torch._C._len_torch_dispatch_stack()
+        and not torch._C._is_torch_function_mode_enabled()
+    )
+
+
+def _form(args: Any, kwargs: Any) -> Any:
+    """What decides on the overload: the types of the arguments, of lists that of the first item."""
+    shown: list[Any] = [(list, type(value[0])) if type(value) is list and value else type(value) for value in args]
+    for name, value in kwargs.items():
+        shown += (name, type(value))
+    return tuple(shown)
+
+
+def _watched(name: str, original: Any, args: Any, kwargs: Any) -> tuple[Any, Direct | None]:
+    with _Watch() as watch:
+        result = original(*args, **kwargs)
+    first = watch.seen[0] if watch.seen else None
+    if len(watch.seen) != 1 or first is None or first._schema.name != f"aten::{name}":
+        return result, None
+    written = tuple(
+        index
+        for index, argument in enumerate(first._schema.arguments[: len(args)])
+        if argument.alias_info is not None and argument.alias_info.is_write
+    )
+    if any(type(args[index]) is not list for index in written):
+        return result, None
+    return result, Direct(first, written, _GIVES[type(result)])
+
+
+def _nothing(given: Any, results: Any) -> Any:
+    return None
+
+
+def _itself(given: Any, results: Any) -> Any:
+    return given
+
+
+def _results(given: Any, results: Any) -> Any:
+    return tuple(results)
+
+
+_GIVES = {type(None): _nothing, list: _itself, tuple: _results}

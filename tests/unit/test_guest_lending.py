@@ -1,0 +1,88 @@
+"""Tensors that are given up are not copied; those that somebody still holds are."""
+
+import ctypes
+import hashlib
+
+import numpy as np
+import pytest
+import torch
+
+from dgsf.remoting.guest.lending import lending
+from dgsf.remoting.guest.uploads import Uploads
+
+BIG = 40_000  # numbers: more than is sent inline
+
+
+@pytest.fixture
+def uploads():
+    return Uploads(by_hash=True)
+
+
+def send(uploads, tensor):
+    """What an upload of a named content gives: its digest."""
+    record, _, data = uploads.plan(tensor, 1)
+    assert data is None
+    return record[5]
+
+
+def address(view):
+    return ctypes.addressof(ctypes.c_char.from_buffer(view))
+
+
+def is_true(uploads, digest):
+    return hashlib.sha256(uploads.contents[digest]).digest() == digest
+
+
+def test_what_nobody_holds_is_used_where_it_is(uploads):
+    tensor = torch.randn(BIG)
+    place = tensor.data_ptr()
+    with lending([tensor.detach()]):
+        digest = send(uploads, tensor)
+        del tensor
+    assert address(uploads.contents[digest]) == place
+    assert is_true(uploads, digest)
+
+
+def test_what_somebody_still_holds_is_copied(uploads):
+    tensor = torch.randn(BIG)
+    part = tensor[100:]
+    with lending([tensor.detach()]):
+        digest = send(uploads, tensor)
+        del tensor
+    part.zero_()
+    assert is_true(uploads, digest)
+
+
+def test_memory_of_others_is_copied(uploads):
+    array = np.ones(BIG)
+    with lending([torch.from_numpy(array)]):
+        digest = send(uploads, torch.from_numpy(array))
+    array[:] = 0
+    assert is_true(uploads, digest)
+
+
+def test_what_is_sent_before_it_was_given_up_is_copied(uploads):
+    tensor = torch.randn(BIG)
+    with lending([tensor.detach()]):
+        digest = send(uploads, tensor)
+        _, _, sent = uploads.supply(digest)
+    tensor.zero_()
+    assert hashlib.sha256(sent).digest() == digest
+    assert is_true(uploads, digest)
+
+
+def test_other_tensors_are_copied_meanwhile(uploads):
+    lent, other = torch.randn(BIG), torch.randn(BIG)
+    with lending([lent.detach()]):
+        digest = send(uploads, other)
+    other.zero_()
+    assert is_true(uploads, digest)
+
+
+def test_equal_contents_are_kept_once(uploads):
+    first, second = torch.ones(BIG), torch.ones(BIG)
+    with lending([first.detach(), second.detach()]):
+        assert send(uploads, first) == send(uploads, second)
+    first.zero_()
+    second.zero_()
+    assert [is_true(uploads, digest) for digest in uploads.contents] == [True]

@@ -1,0 +1,92 @@
+"""Operators over lists of tensors: the same values and types on the short way as on torch's own."""
+
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+FORMS = {
+    "a number": lambda xs, ys: torch._foreach_add_(xs, 1),
+    "numbers": lambda xs, ys: torch._foreach_mul_(xs, [2.0, 3.0, 4.0]),
+    "tensors": lambda xs, ys: torch._foreach_add_(xs, ys, alpha=0.5),
+    "a tuple of tensors": lambda xs, ys: torch._foreach_sub_(xs, tuple(ys)),
+    "one tensor": lambda xs, ys: torch._foreach_mul_(xs, ys[0].sum()),
+    "new tensors": lambda xs, ys: torch._foreach_sqrt(xs),
+    "results as arguments": lambda xs, ys: torch._foreach_div_(torch._foreach_exp(xs), torch._foreach_exp(ys)),
+    "three lists": lambda xs, ys: torch._foreach_addcmul_(xs, ys, ys, value=0.1),
+    "norms": lambda xs, ys: torch._foreach_norm(xs),
+    "the greatest": lambda xs, ys: torch._foreach_maximum(xs, ys),
+}
+
+
+def lists(device):
+    torch.manual_seed(1)
+    return [[torch.rand(size).add(1).to(device) for size in ((3,), (2, 2), ())] for _ in range(2)]
+
+
+def here(tensors):
+    return [tensor.cpu() for tensor in tensors]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_every_form_gives_the_same_each_time(form, device):
+    (theirs, more), (ours, others) = lists("cpu"), lists(device)
+    with torch.no_grad():
+        for _ in range(3):
+            expected, found = FORMS[form](theirs, more), FORMS[form](ours, others)
+            assert type(found) is type(expected)
+            torch.testing.assert_close(here(found), list(expected))
+            torch.testing.assert_close(here(ours), theirs)
+
+
+def test_weights_that_change_before_the_backward_pass_are_noticed(device):
+    weight = torch.ones(3, 3, device=device, requires_grad=True)
+    optimizer = torch.optim.AdamW([weight], fused=True)
+    for _ in range(3):
+        optimizer.zero_grad()
+        weight.mul(weight).sum().backward()
+        optimizer.step()
+    loss = weight.mul(weight).sum()
+    loss.backward(retain_graph=True)
+    optimizer.step()
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()
+
+
+def test_gradients_go_through_lists(device):
+    parts = [torch.ones(2, device=device, requires_grad=True) for _ in range(2)]
+    sum(each.sum() for each in torch._foreach_mul(parts, 3.0)).backward()
+    assert [part.grad.tolist() for part in parts] == [[3.0, 3.0]] * 2
+
+
+def test_those_who_watch_calls_see_them(device):
+    class Watch(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            seen.append(func.name())
+            return func(*args, **(kwargs or {}))
+
+    seen = []
+    parts = [torch.ones(2, device=device) for _ in range(2)]
+    with torch.no_grad():
+        torch._foreach_add_(parts, 1.0)
+        torch._foreach_add_(parts, 1.0)
+        with Watch():
+            torch._foreach_add_(parts, 1.0)
+    assert seen == ["aten::_foreach_add_.Scalar"]
+    assert parts[0].tolist() == [4.0, 4.0]
+
+
+def test_inference_tensors_can_be_written(device):
+    with torch.inference_mode():
+        parts = [torch.ones(2, device=device) for _ in range(2)]
+        for _ in range(3):
+            torch._foreach_mul_(parts, 2.0)
+    assert parts[1].tolist() == [8.0, 8.0]
+
+
+def test_wrong_lists_are_told_as_by_torch(device):
+    parts = [torch.ones(2, device=device) for _ in range(2)]
+    with torch.no_grad():
+        for _ in range(2):
+            with pytest.raises(RuntimeError):
+                here(torch._foreach_add(parts, parts[:1]))
+        torch.testing.assert_close(here(torch._foreach_add(parts, parts)), [torch.full((2,), 2.0)] * 2)
