@@ -23,7 +23,7 @@ from gateway import jsoncheck
 from gateway.deploy import check_device
 from gateway.handling import Asked
 from gateway.reply import Reply, json_reply
-from gateway.views import MoveRequest, MoveWish, NewSession, SessionInfo, SessionList, SessionRequest
+from gateway.views import MoveRequest, MoveWish, NewSession, SessionList, SessionRequest
 
 MAX_REQUEST = 16 * 1024
 PROXY_AGE_SECONDS = 5.0
@@ -61,7 +61,7 @@ async def list_all(asked: Asked) -> Reply:
     everyone = asked.caller.role is Role.operator
     ended = asked.query.get("ended", "").lower() in ("1", "true", "yes")
     rows = await asked.context.sessions.list_sessions(None if everyone else asked.tenant_id, ended=ended)
-    return json_reply(SessionList([SessionInfo.of(row) for row in rows]))
+    return json_reply(SessionList(rows))
 
 
 async def move(asked: Asked) -> Reply:

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from dgsf.store.rows import DeviceRow, FunctionVersion, KeyRow, LeaseRow, UsageRow
-from dgsf.store.sessions import SessionRow
+from dgsf.store.sessions import SessionInfo
 
 
 class Problem(msgspec.Struct, frozen=True):
@@ -156,35 +156,6 @@ class NewSession(msgspec.Struct, frozen=True):
     unix_path: str
     tcp_host: str
     tcp_port: int
-
-
-class SessionInfo(msgspec.Struct, frozen=True):
-    """A session; `move_error` tells why the last move that was asked for did not happen."""
-
-    id: str
-    tenant_name: str
-    function_name: str | None
-    proxy_name: str | None
-    device_name: str | None
-    state: str
-    generation: int
-    memory_bytes: int
-    memory_used: int
-    bytes_up: int
-    bytes_down: int
-    device_us: int
-    cost_nano: int
-    error_code: str | None
-    move_to: str | None
-    move_error: str | None
-    started_at: datetime
-    updated_at: datetime
-    ended_at: datetime | None
-
-    @classmethod
-    def of(cls, row: SessionRow) -> SessionInfo:
-        found = {name: getattr(row, name) for name in cls.__struct_fields__}
-        return cls(**found | {"id": str(row.id)})
 
 
 class SessionList(msgspec.Struct, frozen=True):

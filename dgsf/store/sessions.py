@@ -43,11 +43,11 @@ class SessionState:
 
 
 @dataclass(frozen=True, slots=True)
-class SessionRow:
+class SessionInfo:
+    """A session; `move_error` tells why the last move that was asked for did not happen."""
+
     id: UUID
-    tenant_id: int
     tenant_name: str
-    version_id: int | None
     function_name: str | None
     proxy_name: str | None
     device_name: str | None
@@ -113,10 +113,10 @@ class SessionStore:
             )
             return found
 
-    async def list_sessions(self, tenant_id: int | None = None, *, ended: bool = False) -> list[SessionRow]:
+    async def list_sessions(self, tenant_id: int | None = None, *, ended: bool = False) -> list[SessionInfo]:
         """Open sessions, newest first, of one tenant or of all; with `ended` also earlier ones."""
         async with self._database.acquire() as connection:
-            return [SessionRow(**record) for record in await connection.fetch(sql("list_sessions"), tenant_id, ended)]
+            return [SessionInfo(**record) for record in await connection.fetch(sql("list_sessions"), tenant_id, ended)]
 
     async def ask_move(self, session_id: UUID, to: str, tenant_id: int | None = None) -> bool:
         """Note the wish; False if there is no such open session."""

@@ -46,7 +46,7 @@ WHERE proxy = $1 AND proxy_incarnation < $2 AND ended_at IS NULL
 
 -- name: list_sessions
 -- Open ones, and with $2 also the last that ended; of one tenant or of all.
-SELECT s.id, s.tenant_id, t.name AS tenant_name, s.version_id, f.name AS function_name, p.name AS proxy_name,
+SELECT s.id, t.name AS tenant_name, f.name AS function_name, p.name AS proxy_name,
        d.name AS device_name, s.state, s.generation, s.memory_bytes, s.memory_used, s.bytes_up, s.bytes_down,
        s.device_us, s.cost_nano, s.error_code, s.move_to, s.move_error, s.started_at, s.updated_at, s.ended_at
 FROM sessions s JOIN tenants t ON t.id = s.tenant_id
