@@ -59,7 +59,7 @@ class Settings:
     )
     fabric_round_trip_us: float = _setting(
         50.0,
-        "round trip between function hosts and devices, by which attach='auto' is decided",
+        "round trip between function hosts and devices, by which attach='auto' is decided until one was measured",
         low=0,
         high=10_000_000,
     )
@@ -89,7 +89,14 @@ class Settings:
         DEFAULT_PLACEMENT, "policy that picks the device for a new worker", choices=PLACEMENT_POLICIES
     )
     # times
-    idle_seconds: float = _setting(60.0, "an idle warm worker is given back after this", low=0.05, high=86_400)
+    keep_warm: str = _setting(
+        "learned",
+        "which idle workers stay; learned: those whose next call is expected soon, also started ahead of it, for no "
+        "more device time than idle_seconds would cost; fixed: each for idle_seconds; fixed:60: each for 60 s",
+    )
+    idle_seconds: float = _setting(
+        60.0, "an idle warm worker is given back after this (fixed), or the budget (learned)", low=0.05, high=86_400
+    )
     lease_seconds: float = _setting(5.0, "time to live of a lease without renewal", low=0.5, high=600)
     grace_seconds: float = _setting(1.0, "time between asking a function to stop and killing it", low=0.0, high=60)
     start_seconds: float = _setting(30.0, "default time a call may wait before it starts", low=0.1, high=3600)
@@ -106,6 +113,21 @@ class Settings:
     @property
     def proxy_inside(self) -> bool:
         return self.proxy == "inside" or (self.proxy == "auto" and self.gateways == 1)
+
+    @property
+    def fixed_idle_seconds(self) -> float | None:
+        """The fixed time for which idle workers stay; None: it is learned."""
+        rule, _, seconds = self.keep_warm.partition(":")
+        if rule not in ("learned", "fixed") or (seconds and rule == "learned"):
+            raise ConfigError(f"keep_warm={self.keep_warm!r}: expected 'learned', 'fixed' or e.g. 'fixed:60'")
+        if rule == "learned":
+            return None
+        try:
+            return _checked_idle(float(seconds)) if seconds else self.idle_seconds
+        except ValueError:
+            raise ConfigError(
+                f"keep_warm={self.keep_warm!r}: expected a number of seconds from 0.05 to 86400 behind 'fixed:'"
+            ) from None
 
     def environment(self) -> dict[str, str]:
         """These settings as `DGSF_*` variables, for a child process; defaults are left out."""
@@ -135,7 +157,14 @@ def load_settings(environ: Mapping[str, str] | None = None, **flags: Any) -> Set
     settings = Settings(**values)
     if settings.proxy == "inside" and settings.gateways > 1:
         raise ConfigError("several gateways need the proxy apart: leave out --proxy inside, or use one gateway")
+    _ = settings.fixed_idle_seconds  # told now rather than by the first proxy
     return settings
+
+
+def _checked_idle(seconds: float) -> float:
+    if not 0.05 <= seconds <= 86_400:
+        raise ValueError
+    return seconds
 
 
 def _did_you_mean(name: str, known: Mapping[str, object]) -> str:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import logging
 import struct
 import sys
 from dataclasses import replace
 
 import msgspec
 
+from dgsf.core.attaching import known_round_trip
 from dgsf.core.binding import Parameter, check_signature
 from dgsf.core.names import check_name
 from dgsf.core.options import AUTO, FunctionOptions, parse_options
@@ -22,6 +24,7 @@ from gateway.handling import Asked
 from gateway.reply import Reply, json_reply
 from gateway.views import FunctionView, Manifest
 
+log = logging.getLogger(__name__)
 MAX_METADATA_BYTES = 1024 * 1024
 MAX_PARAMETERS = 1000
 HOST_SECONDS = 15.0  # for the first function host to join
@@ -39,7 +42,10 @@ async def deploy(asked: Asked) -> Reply:
     manifest, code = split(body)
     if len(code) > limit:
         raise BodyTooLarge(f"the packed function has {len(code)} bytes, over the limit of {limit}", limit=limit)
-    options = settled(check(manifest, code), context.settings.fabric_round_trip_us)
+    options = check(manifest, code)
+    if options.attach == AUTO:
+        round_trip_us = known_round_trip(options.gpu, await context.devices.list_devices())
+        options = settled(options, context.settings.fabric_round_trip_us if round_trip_us is None else round_trip_us)
     rows = await _pool_for(options, context.devices)
     options = _near_if_it_must(options, rows)
     _check_fit(options, rows)
@@ -62,9 +68,9 @@ async def _pool_for(options: FunctionOptions, devices: DeviceStore) -> list[Devi
 
 def settled(options: FunctionOptions, round_trip_us: float) -> FunctionOptions:
     """With attach="auto", the choice that the function's profile makes over such a way."""
-    if options.attach != AUTO:
-        return options
-    return replace(options, chosen=choose_by_curve(options.profile, round_trip_us).attach)
+    choice = choose_by_curve(options.profile, round_trip_us)
+    log.info("attach_chosen", extra={"attach": choice.attach, "round_trip_us": round_trip_us, "reason": choice.reason})
+    return replace(options, chosen=choice.attach)
 
 
 def _near_if_it_must(options: FunctionOptions, rows: list[DeviceRow]) -> FunctionOptions:

@@ -100,6 +100,7 @@ class DeviceInfo(msgspec.Struct, frozen=True):
     state: str
     incarnation: int
     heartbeat_at: datetime
+    round_trip_us: float | None  # from a proxy and back, as measured (the middle one of several); null: not yet
 
     @classmethod
     def of(cls, row: DeviceRow) -> DeviceInfo:

@@ -16,14 +16,16 @@ from dgsf.store.devices import DeviceStore
 from dgsf.store.leases import LeaseStore
 from dgsf.store.notices import Stop, listen
 from dgsf.store.proxies import ProxyStore
-from dgsf.store.rows import ProxyRow
+from dgsf.store.rows import ProxyRow, RoundTrip
 from dgsf.store.sessions import SESSIONS_CHANNEL
 from dgsf.wire.link import host_id
 from dgsf.wire.shared import SharedArea
 from proxy.directory import Directory
 from proxy.leases import LeaseKeeper
 from proxy.local import LocalProxy
+from proxy.placing import Placing
 from proxy.recorder import Recorder
+from proxy.seating import Seating
 from proxy.sessions.hub import SessionHub
 from proxy.starter import Starter
 from proxy.worker_link import Limits
@@ -50,13 +52,13 @@ def make_proxy(
     directory = Directory(DeviceStore(database), lease_store, secret, host_id(), tcp, row.name)
     leases = LeaseKeeper(lease_store, row.name, row.incarnation, settings.lease_seconds, clock)
     limits = Limits(settings.inline_bytes, settings.max_result_bytes)
-    chooser = Chooser(settings.placement)
-    starter = Starter(directory, leases, catalogue.code, secret, area, limits, clock, settings.start_seconds, chooser)
+    seating = Seating(directory, leases, secret, Placing(directory, Chooser(settings.placement), clock))
+    starter = Starter(directory, leases, seating, catalogue.code, secret, area, limits, clock, settings.start_seconds)
     proxy = LocalProxy(
         settings, catalogue, directory, leases, starter, Recorder(database, row.number), row.number, clock
     )
     if sessions:
-        hub = SessionHub(database, directory, leases, secret, row, clock, proxy.room.make_for_session, chooser)
+        hub = SessionHub(database, directory, leases, seating, row, clock, proxy.room.make_for_session)
         proxy.use_sessions(hub)
     return proxy
 
@@ -67,6 +69,7 @@ class Presence:
     def __init__(self, database: Database, proxy: LocalProxy, row: ProxyRow) -> None:
         self._database = database
         self._store = ProxyStore(database)
+        self._devices = DeviceStore(database)
         self._proxy = proxy
         self._row = row
         self._tasks: list[asyncio.Task[None]] = []
@@ -90,7 +93,23 @@ class Presence:
                 if not await self._store.beat(self._row.number, self._row.incarnation):
                     log.error("proxy_replaced", extra={"proxy": self._row.name})
                     self.replaced.set()
+                await self._tell_distances()
             await asyncio.sleep(BEAT_SECONDS)
+
+    async def _tell_distances(self) -> None:
+        """Round trips that are new or have clearly changed, for whoever decides by them."""
+        distances = self._proxy.distances
+        news = distances.news()
+        if news:
+            rows = {row.id: row for row in await self._devices.list_devices()}
+            sessions = self._proxy.sessions is not None
+            found = [
+                (device, life, RoundTrip(round(us, 1), rows[device].host_id == self._row.host_id, sessions))
+                for device, (life, us) in news.items()
+                if device in rows
+            ]
+            await self._devices.write_round_trips(self._row.number, found)
+            distances.told(news)
 
     async def _hear(self) -> None:
         """Proxies that are short of slots, and operators who want a session moved."""

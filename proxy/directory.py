@@ -15,7 +15,7 @@ from dgsf.errors import DgsfError
 from dgsf.fabric.control import DeviceControl
 from dgsf.store.devices import DeviceStore
 from dgsf.store.leases import LeaseStore
-from dgsf.store.rows import DeviceRow
+from dgsf.store.rows import DeviceRow, LeaseRow
 from dgsf.wire.link import Address
 from dgsf.wire.messages import ControlRequest, Watch, WorkerExit
 
@@ -41,16 +41,9 @@ class Directory:
         self._opening: dict[tuple[int, int], asyncio.Lock] = {}
         self._exits: dict[WorkerKey, asyncio.Future[WorkerExit]] = {}
 
-    async def pool(self) -> tuple[list[DeviceView], dict[int, DeviceRow]]:
-        """Every device with what is free on it now."""
-        rows, leases = await asyncio.gather(self._devices.list_devices(), self._leases.list_leases(None))
-        used_slots: dict[int, int] = {}
-        used_memory: dict[int, int] = {}
-        for lease in leases:
-            used_slots[lease.device_id] = used_slots.get(lease.device_id, 0) + 1
-            used_memory[lease.device_id] = used_memory.get(lease.device_id, 0) + lease.memory_bytes
-        views = [view_of(row, used_slots.get(row.id, 0), used_memory.get(row.id, 0)) for row in rows]
-        return views, {row.id: row for row in rows}
+    async def rows_and_leases(self) -> tuple[list[DeviceRow], list[LeaseRow]]:
+        """Every device, and who holds what of them now, whichever proxy it is."""
+        return await asyncio.gather(self._devices.list_devices(), self._leases.list_leases(None))
 
     async def draining(self) -> frozenset[int]:
         """Devices that an operator takes out of use."""
@@ -125,4 +118,5 @@ def view_of(row: DeviceRow, used_slots: int, used_memory: int) -> DeviceView:
         free_slots=row.slots - used_slots,
         free_memory=row.memory_bytes - used_memory,
         speed=row.speed,
+        node=row.node,
     )

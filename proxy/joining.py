@@ -15,7 +15,7 @@ from dgsf.wire.handshake import read_frame
 from dgsf.wire.link import Address, connect_socket
 from dgsf.wire.messages import Attached, Join, encode, reader
 from proxy.directory import Directory
-from proxy.worker_link import Post
+from proxy.post import Post
 
 ANSWER_SECONDS = 20.0
 _read_attached = reader(Attached)

@@ -18,6 +18,7 @@ from dgsf.wire.messages import Failure, RunEnd
 from dgsf.wire.ports import Payload
 from proxy.call import ActiveCall
 from proxy.losses import verdict
+from proxy.post import name_of
 from proxy.worker_link import WorkerLink
 
 
@@ -43,12 +44,14 @@ class Lane:
         self.links: list[WorkerLink] = []
         self.starting = 0
         self.starved = False  # wants a worker that the pool has no room for
+        self.name = name_of(self.version.tenant_id, self.version.name)  # of all versions alike
         self.used_us = clock.now_us()
         self._host = host
         self._clock = clock
         # The device time of a session is not told by calls: only one at a time can be billed exactly.
         self._limit = 1 if function.options.over_fabric else pipeline_depth
         self._run_time = scaling.RunTime()
+        self._reached: set[int] = set()  # how many workers were busy when one more got busy
         self._timeout_us = function.options.timeout_us
 
     # --- calls in
@@ -85,6 +88,8 @@ class Lane:
 
     def _dispatch(self, link: WorkerLink, now_us: int) -> None:
         call = self.queue.popleft()
+        if not link.inflight:
+            self._reached.add(1 + sum(1 for other in self.links if other.inflight))
         try:
             link.dispatch(call, now_us)
         except (OSError, DgsfError) as error:  # its folder or its connection is gone, it just does not know yet
@@ -132,6 +137,22 @@ class Lane:
         for call in reversed(calls):
             call.life.requeue_unstarted()
             self.queue.appendleft(call)
+
+    def take_reached(self) -> set[int]:
+        """How many of its workers were busy at once when calls came since this was last asked."""
+        reached, self._reached = self._reached, set()
+        return reached
+
+    @property
+    def run_s(self) -> float:
+        """What one call is expected to take; 0: not known."""
+        return self._run_time.expected_us / 1e6 if self._run_time.known else 0.0
+
+    def deadline_s(self, now_us: int) -> float | None:
+        """By when the first waiting call should have been done, from now on; None: nobody waits."""
+        if not self.queue:
+            return None
+        return max(0, self.queue[0].dead_us - now_us + self.queue[0].timeout_us) / 1e6
 
     @property
     def running(self) -> int:

@@ -29,12 +29,13 @@ from dgsf.errors import (
     StartDeadlineMissed,
     StoreUnavailable,
 )
-from dgsf.store.catalogue import Catalogue
+from dgsf.store.catalogue import Catalogue, Function
 from dgsf.store.rows import LeaseGrant, Outcome
 from dgsf.wire.messages import Failure, Interrupt, Kill, WorkerExit
 from dgsf.wire.ports import CallRequest, CallResult, CallStream, Payload
 from proxy.call import ActiveCall
 from proxy.directory import Directory
+from proxy.keeping import Keeping
 from proxy.lane import Lane
 from proxy.leases import LeaseKeeper
 from proxy.losses import failure_of_exit
@@ -75,7 +76,9 @@ class LocalProxy:
         self._leases = leases
         self._starter = starter
         self._clock = clock or SystemClock()
-        self.room = RoomMaker(self.lanes, starter, self._clock)
+        self.keeping = Keeping(self, starter, self._clock, settings.idle_seconds, settings.fixed_idle_seconds)
+        self.distances = starter.distances
+        self.room = RoomMaker(self.lanes, starter, self._clock, self.keeping.least_wanted)
         self._tasks: set[asyncio.Task[Any]] = set()
         self._ticker: asyncio.Task[None] | None = None
         self._drain_watch: asyncio.Task[None] | None = None
@@ -88,7 +91,7 @@ class LocalProxy:
     async def start(self) -> None:
         self.recorder.start()
         self._leases.start()
-        self._later(self._reclaim())
+        self.later(self._reclaim())
         if self.sessions is not None:
             self.sessions.start()
         self._ticker = asyncio.create_task(self._tick_forever())
@@ -134,7 +137,7 @@ class LocalProxy:
         elif (lane := self.lanes.get(request.version_id)) is not None:
             self._enter(lane, call)
         else:
-            self._later(self._enter_new(call))
+            self.later(self._enter_new(call))
         return stream
 
     def _enter(self, lane: Lane, call: ActiveCall) -> None:
@@ -149,17 +152,18 @@ class LocalProxy:
 
     async def _enter_new(self, call: ActiveCall) -> None:
         """The first call of a version on this proxy: read how it wants to be run."""
-        version_id = call.request.version_id
         try:
-            deployed = await self._catalogue.version(version_id)
+            deployed = await self._catalogue.version(call.request.version_id)
         except DgsfError as error:
             self._refuse(call, error)
-            return
-        lane = self.lanes.get(version_id)
-        if lane is None:
-            lane = Lane(self, deployed, self._clock, self._settings.pipeline_depth)
-            self.lanes[version_id] = lane
-        self._enter(lane, call)
+        else:
+            self._enter(self._lane_of(deployed), call)
+
+    def _lane_of(self, deployed: Function) -> Lane:
+        version_id = deployed.version.version_id
+        if version_id not in self.lanes:
+            self.lanes[version_id] = Lane(self, deployed, self._clock, self._settings.pipeline_depth)
+        return self.lanes[version_id]
 
     def _refuse(self, call: ActiveCall, error: DgsfError) -> None:
         """Not accepted: nothing ran, nothing is recorded."""
@@ -185,11 +189,11 @@ class LocalProxy:
         return self._leases.usable(link.post.lease, now_us) and link.post.device.id not in self._draining
 
     def start_worker(self, lane: Lane) -> None:
-        self._later(self._start(lane))
+        self.later(self._start(lane))
 
     def call_over(self, lane: Lane, call: ActiveCall, payload: Payload | None, failure: Failure | None) -> None:
         if failure is not None and not call.cancelled and self._tries_again(lane, call, failure):
-            self._later(self._try_again(lane, call, failure))
+            self.later(self._try_again(lane, call, failure))
         else:
             self.recorder.finish(call, payload, failure)
 
@@ -198,7 +202,7 @@ class LocalProxy:
         link.inflight.clear()
         begun = len(calls) if link.cut else 1  # a worker that we cut off may have answered what we did not read
         lane.take_back(calls[begun:])
-        self._later(self._bury(lane, link, calls[:begun]))
+        self.later(self._bury(lane, link, calls[:begun]))
         lane.pump()
 
     # --- workers come and go
@@ -238,7 +242,7 @@ class LocalProxy:
             if notice is None:  # it may still run: only a dead worker's slot is free
                 await self._starter.end_worker(link, "lost")
             else:
-                await self._leases.release(link.post.lease)
+                await self._starter.end_worker(link, "lost", gone=True)
         lane.pump()
 
     @staticmethod
@@ -279,7 +283,7 @@ class LocalProxy:
 
     def yield_slot(self) -> None:
         """Another proxy is short of slots."""
-        self._later(self.room.yield_one())
+        self.later(self.room.yield_one())
 
     # --- attempts
     def _tries_again(self, lane: Lane, call: ActiveCall, failure: Failure) -> bool:
@@ -314,6 +318,7 @@ class LocalProxy:
             for work in (
                 *(partial(self._tick, lane, now) for lane in self.lanes.values()),
                 partial(self.room.tick, now),
+                *((partial(self.keeping.tick, now),) if not self._closing else ()),
             ):
                 try:
                     work()
@@ -328,13 +333,13 @@ class LocalProxy:
             if link.inflight:
                 self._look_at(link, now_us)
             elif self._has_served(lane, link, now_us):
-                self._retire(lane, link)
+                self.retire(lane, link)
         if lane.unused and now_us - lane.used_us > LANE_FORGET_SECONDS * 1e6:
             del self.lanes[lane.version.version_id]
 
     def _has_served(self, lane: Lane, link: WorkerLink, now_us: int) -> bool:
         """Whether an idle worker should go."""
-        long = now_us - link.idle_since_us > self._idle_us(lane)
+        long = self.keeping.idle_long(lane, link, now_us)
         return long or link.worn_out or link.post.device.id in self._draining
 
     def _look_at_queue(self, lane: Lane, now_us: int) -> None:
@@ -355,27 +360,28 @@ class LocalProxy:
         if link.stopping_since_us:
             if now_us - link.stopping_since_us > self._settings.grace_seconds * 1e6 and link.killing is None:
                 link.killing = call
-                self._later(self._kill(link, reason))
+                self.later(self._kill(link, reason))
         elif call.cancelled or link.overdue(call, now_us):
             link.stopping_since_us = now_us
             order = Interrupt(
                 link.post.worker_id, call.request.id.bytes, reason, int(self._settings.grace_seconds * 1000) or 1
             )
-            self._later(self._directory.order(link.post.device, order))
+            self.later(self._directory.order(link.post.device, order))
 
     async def _kill(self, link: WorkerLink, reason: str) -> None:
         if not await self._directory.order(link.post.device, Kill(link.post.worker_id, reason)):
             link.killing = None  # the next tick tries again
 
-    def _idle_us(self, lane: Lane) -> float:
-        chosen = lane.options.idle_seconds
-        return (self._settings.idle_seconds if chosen is None else chosen) * 1e6
+    # --- KeepingHost
+    async def lane_by_name(self, tenant_id: int, name: str) -> Lane:
+        """The lane of the version that calls get now; NotFound if there is no such function any more."""
+        return self._lane_of(await self._catalogue.function(tenant_id, name))
 
-    def _retire(self, lane: Lane, link: WorkerLink) -> None:
+    def retire(self, lane: Lane, link: WorkerLink) -> None:
         lane.links.remove(link)
-        self._later(self._starter.give_back(link))
+        self.later(self._starter.give_back(link))
 
-    def _later(self, work: Coroutine[Any, Any, Any]) -> None:
+    def later(self, work: Coroutine[Any, Any, Any]) -> None:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._ended)

@@ -31,3 +31,15 @@ class ProxyCollector(Collector):
         recorder = self._proxy.recorder
         yield CounterMetricFamily("dgsf_proxy_ended_calls", "calls that have ended", value=recorder.ended)
         yield CounterMetricFamily("dgsf_proxy_commits", "group commits", value=recorder.commits)
+        trips = GaugeMetricFamily("dgsf_proxy_round_trip_us", "measured way to a device and back", labels=["device"])
+        for device, (_, us) in self._proxy.distances.known().items():
+            trips.add_metric([str(device)], us)
+        yield trips
+        kept = self._proxy.keeping.counts
+        yield CounterMetricFamily(
+            "dgsf_proxy_workers_not_kept", "idle workers given up by keep-warm", value=kept.released
+        )
+        yield CounterMetricFamily("dgsf_proxy_workers_ahead", "workers started ahead of a call", value=kept.ahead)
+        yield CounterMetricFamily(
+            "dgsf_proxy_workers_ahead_used", "workers started ahead that then got a call", value=kept.ahead_used
+        )

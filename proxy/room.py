@@ -1,4 +1,4 @@
-"""Makes room in a full pool: idle workers of other functions are given up, least recently used first.
+"""Makes room in a full pool: idle workers of other functions are given up, the least wanted first.
 
 A lane that finds no room is starved: it asks again only after a while, or as soon as something was given
 back here.  Slots that other proxies hold idle are asked for by a notification.
@@ -23,12 +23,16 @@ HUNGRY_US = 50_000  # a lane without any worker asks again after this
 CONTENT_US = 500_000  # one that has some already
 ECHO_US = 3_000_000  # after asking others for a slot, one's own request is heard again within this
 SETTLED_US = 1_000_000  # a lane with workers takes the slot only of one that has been idle for this long
+Idle = tuple[Lane, WorkerLink]
 
 
 class RoomMaker:
     """Who waits for room, and whose room can be had."""
 
-    def __init__(self, lanes: dict[int, Lane], starter: Starter, clock: Clock) -> None:
+    def __init__(
+        self, lanes: dict[int, Lane], starter: Starter, clock: Clock, least_wanted: Callable[[list[Idle]], Idle]
+    ) -> None:
+        self._least_wanted = least_wanted
         self._lanes = lanes
         self._starter = starter
         self._clock = clock
@@ -67,7 +71,7 @@ class RoomMaker:
                 await self.ask_others()
 
     async def yield_one(self) -> None:
-        """Another proxy is short of slots: give up the least recently used idle worker, if there is one."""
+        """Another proxy is short of slots: give up the least wanted idle worker, if there is one."""
         if self._clock.now_us() - self._asked_us < ECHO_US:
             return  # that was our own voice: who waits for room has none to give
         victim = self._idlest(None)
@@ -102,23 +106,20 @@ class RoomMaker:
         else:
             self._no_device_since.pop(lane, None)
 
-    def _idlest(self, wanting: Lane | None, request: Request | None = None) -> tuple[Lane, WorkerLink] | None:
-        """The least recently used idle worker whose device would do for the lane or session that wants one."""
+    def _idlest(self, wanting: Lane | None, request: Request | None = None) -> Idle | None:
+        """The least wanted idle worker whose device would do for the lane or session that wants one."""
         at_least = SETTLED_US if (wanting is None and request is None) or (wanting and wanting.links) else 0
         now = self._clock.now_us()
         if wanting is not None:
             request = Request(wanting.options.worker_types, wanting.options.memory)
         idle = [
-            (link.idle_since_us, lane, link)
+            (lane, link)
             for lane in self._lanes.values()
             if lane is not wanting and not lane.queue
             for link in lane.links
             if not link.inflight and now - link.idle_since_us >= at_least and _would_do(request, link)
         ]
-        if not idle:
-            return None
-        _, lane, link = min(idle, key=lambda item: item[0])
-        return lane, link
+        return self._least_wanted(idle) if idle else None
 
     async def _give_up(self, lane: Lane, link: WorkerLink) -> None:
         lane.links.remove(link)

@@ -8,25 +8,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import socket
 from collections.abc import Awaitable, Callable
 
 from dgsf.clock import Clock
 from dgsf.core.devices import HOST
 from dgsf.core.options import FunctionOptions
-from dgsf.core.placement import Chooser, Request
-from dgsf.errors import DgsfError, LeaseLost, NoDevice, PlatformError
+from dgsf.errors import DgsfError, NoDevice, PlatformError
 from dgsf.store.rows import DeviceRow, LeaseGrant
-from dgsf.wire.frames import Kind
-from dgsf.wire.link import Address, adopt, connect_socket
-from dgsf.wire.messages import Attach, Attached, Kill, Reap, encode
+from dgsf.wire.messages import Reap
 from dgsf.wire.shared import SharedArea
 from proxy.directory import Directory
-from proxy.joining import ask_host, join_worker
+from proxy.joining import join_worker
 from proxy.lane import Lane
 from proxy.leases import LeaseKeeper
+from proxy.post import Want
+from proxy.seating import Seating
 from proxy.sessions.owner import SessionOwner, SessionPort
-from proxy.worker_link import Limits, Post, WorkerLink
+from proxy.worker_link import Limits, WorkerLink
 
 log = logging.getLogger(__name__)
 LOAD_SECONDS = 60.0
@@ -43,17 +41,18 @@ class Starter:
         self,
         directory: Directory,
         leases: LeaseKeeper,
+        seating: Seating,
         code_of: Callable[[int], Awaitable[bytes]],
         secret: bytes,
         area: SharedArea,
         limits: Limits,
         clock: Clock,
         start_seconds: float = 30.0,
-        chooser: Chooser | None = None,
     ) -> None:
-        self._chooser = chooser or Chooser()
         self._directory = directory
         self._leases = leases
+        self._seating = seating
+        self.distances = seating.distances
         self._code_of = code_of
         self._secret = secret
         self._area = area
@@ -62,13 +61,23 @@ class Starter:
         self._start_seconds = start_seconds
         self.sessions: SessionPort | None = None  # only a proxy in a process of its own has them
 
-    async def start(self, lane: Lane) -> WorkerLink:
-        """A worker that has loaded the lane's function; NoRoom, or an error that its calls should get."""
+    async def start(self, lane: Lane, only: int | None = None) -> WorkerLink:
+        """A worker that has loaded the lane's function; NoRoom, or an error that its calls should get.
+
+        `only`: the one device that will do.
+        """
         code = asyncio.ensure_future(self._code_of(lane.version.version_id))
         try:
-            device, grant = await self._lease(lane)
-            link = await self._attach(lane, device, grant)
+            want = self._want(lane)
+            device, grant = await self._lease(lane, want, only)
+            link = await self._seating.attach(
+                want,
+                device,
+                grant,
+                lambda post: WorkerLink(post, lane, self._clock, self._area, self._limits),
+            )
             try:
+                self._seating.measured(device, await link.echo(LOAD_SECONDS))
                 if lane.options.over_fabric:
                     await self._join(lane, link)
                 alias = lane.options.device_alias
@@ -104,6 +113,7 @@ class Starter:
             options.gpu,
             options.gpu_memory_bytes,
             start_seconds=self._start_seconds,
+            function=version.name,
         )
 
     async def end_session(self, link: WorkerLink) -> None:
@@ -111,75 +121,52 @@ class Starter:
         if link.session is not None:
             await link.session.close()
 
-    async def end_worker(self, link: WorkerLink, reason: str) -> None:
-        """Kill it and release its slot; a slot whose worker may still run is left to whoever takes it over."""
+    async def end_worker(self, link: WorkerLink, reason: str, *, gone: bool = False) -> None:
+        """Kill it and release its slot. `gone`: it has ended by itself."""
         await self.end_session(link)
-        ended = await self._directory.order(link.post.device, Kill(link.post.worker_id, reason))
-        self._directory.forget_exit(link.post.device, link.post.worker_id)
-        if ended:
-            await self._leases.release(link.post.lease)
-        else:
-            self._leases.forget(link.post.lease)
+        await self._seating.end(link.post, reason, gone=gone)
 
     async def reclaim(self) -> int:
         """Free the slots of holders that are gone; returns how many."""
         freed = 0
-        _, rows = await self._directory.pool()
+        rows, _ = await self._directory.rows_and_leases()
+        devices = {row.id: row for row in rows}
         for lease in await self._leases.reclaimable():
-            device = rows.get(lease.device_id)
+            device = devices.get(lease.device_id)
             if device is None or not await self._directory.order(device, Reap(lease.slot, lease.epoch)):
                 continue
             freed += await self._leases.take_over(lease)
         return freed
 
-    async def _lease(self, lane: Lane) -> tuple[DeviceRow, LeaseGrant]:
-        version, options = lane.version, lane.options
-        request = Request(options.worker_types, options.memory, tenant=str(version.tenant_id), function=version.name)
-        views, rows = await self._directory.pool()
-        if not any(view.healthy and (view.kind == HOST) == options.over_fabric for view in views):
-            raise none_takes_work(options)
-        while (chosen := self._chooser.choose(request, views)) is not None:
-            grant = await self._leases.grant(chosen.id, version.version_id, version.tenant_id, request.memory_bytes)
+    async def _lease(self, lane: Lane, want: Want, only: int | None) -> tuple[DeviceRow, LeaseGrant]:
+        placing = self._seating.placing
+        outlook = await placing.look()
+        if not any(view.healthy and (view.kind == HOST) == lane.options.over_fabric for view in outlook.views):
+            raise none_takes_work(lane.options)
+        if only is not None:
+            outlook = outlook.only([only])
+        request = placing.request(want)
+        while (chosen := placing.choose(request, outlook)) is not None:
+            grant = await self._seating.lease(want, chosen.id)
             if grant is not None:
-                return rows[chosen.id], grant
-            views = [view for view in views if view.id != chosen.id]
+                return outlook.rows[chosen.id], grant
+            outlook = outlook.without(chosen.id)
         raise NoRoom
 
-    async def _attach(self, lane: Lane, device: DeviceRow, grant: LeaseGrant) -> WorkerLink:
-        try:
-            await self._directory.control(device)
-            return await self._connect(lane, device, grant)
-        except BaseException:
-            await self._leases.release(grant)
-            raise
-
-    async def _connect(self, lane: Lane, device: DeviceRow, grant: LeaseGrant) -> WorkerLink:
-        if grant.device_incarnation != device.incarnation:
-            raise LeaseLost("the device was replaced meanwhile")
-        directory = self._directory
-        sock = await connect_socket(Address.of(device), self._secret, here=directory.here, tcp=directory.tcp)
-        try:
-            attached = await self._ask(sock, lane, grant)
-        except BaseException:
-            sock.close()
-            raise
-        directory.expect_exit(device, attached.worker_id)
-        sharing = sock.family == socket.AF_UNIX
-        post = Post(device, grant, attached.worker_id, attached.pid, attached.shared_dir, sharing)
-        return await adopt(sock, WorkerLink(post, lane, self._clock, self._area, self._limits))
-
-    async def _ask(self, sock: socket.socket, lane: Lane, grant: LeaseGrant) -> Attached:
-        head = Attach(
-            holder=self._leases.holder,
-            slot=grant.slot,
-            epoch=grant.epoch,
-            incarnation=grant.device_incarnation,
-            tenant_id=lane.version.tenant_id,
-            version_id=lane.version.version_id,
-            memory_bytes=lane.options.memory,
-            network=lane.options.network,
+    def _want(self, lane: Lane) -> Want:
+        version, options = lane.version, lane.options
+        return Want(
+            "function",
+            version.tenant_id,
+            version.version_id,
+            version.name,
+            options.worker_types,
+            options.memory,
+            network=options.network,
+            guess_s=lane.run_s * len(lane.queue),
+            run_s=lane.run_s,
+            deadline_s=lane.deadline_s(self._clock.now_us()),
         )
-        return await ask_host(sock, Kind.ATTACH, encode(head))
 
 
 def none_takes_work(options: FunctionOptions) -> NoDevice:

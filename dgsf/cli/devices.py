@@ -10,9 +10,9 @@ from dgsf.sdk.client import Client
 
 COLUMNS = (
     "id", "name", "node", "kind", "type", "state", "slots", "slots_used", "memory_bytes", "memory_used",
-    "speed", "price_nano_per_us", "incarnation", "heartbeat_at",
+    "speed", "price_nano_per_us", "incarnation", "heartbeat_at", "round_trip_us",
 )  # fmt: skip
-HOST_COLUMNS = ("id", "name", "node", "state", "slots", "memory_bytes", "incarnation", "heartbeat_at")
+HOST_COLUMNS = ("id", "name", "node", "state", "slots", "memory_bytes", "incarnation", "heartbeat_at", "round_trip_us")
 
 
 @click.group("devices", cls=ListingGroup)

@@ -15,11 +15,13 @@ from dgsf.fabric.controller import Controller
 from dgsf.fabric.housekeeping import tidy_forever
 from dgsf.fabric.leader import Leader
 from dgsf.fabric.ray_cluster import OwnDevices, RayCluster
+from dgsf.fabric.reconsidering import reconsider_forever
 from dgsf.paths import layout_of
 from dgsf.store.calls import CallStore
 from dgsf.store.database import Database
 from dgsf.store.devices import DeviceStore
 from dgsf.store.leader import Leadership
+from dgsf.store.registry import Registry
 from dgsf.store.sessions import SessionStore
 
 _log = logging.getLogger(__name__)
@@ -79,6 +81,7 @@ async def _lead(settings: Settings, holder: str, devices: str, database: Databas
         controller = Controller(DeviceStore(database), cluster, secret, clock=clock, leads=leader.leads, tcp=tcp)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(tidy_forever(CallStore(database), SessionStore(database)))
+            tasks.create_task(reconsider_forever(Registry(database), DeviceStore(database)))
             tasks.create_task(controller.run(asyncio.shield(joined)))  # for the next term too
 
     try:

@@ -11,10 +11,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import asyncpg
+import msgspec
 
 from dgsf.store.database import Database
 from dgsf.store.queries import sql
-from dgsf.store.rows import DeviceRow
+from dgsf.store.rows import DeviceRow, RoundTrip
 
 
 class DeviceStore:
@@ -59,6 +60,13 @@ class DeviceStore:
         """These were heard of just now. Caches need not know, so the metadata version stays."""
         async with self._database.acquire() as connection:
             await connection.execute(sql("beat_devices"), list(device_ids))
+
+    async def write_round_trips(self, proxy: int, found: Sequence[tuple[int, int, RoundTrip]]) -> None:
+        """What this proxy measured: device, its incarnation, and how far it is."""
+        ids, incarnations = [each[0] for each in found], [each[1] for each in found]
+        entries = [msgspec.json.encode(each[2]).decode() for each in found]
+        async with self._database.acquire() as connection:
+            await connection.execute(sql("write_round_trips"), str(proxy), ids, incarnations, entries)
 
     async def set_state(self, device_id: int, incarnation: int, state: str) -> bool:
         """False if the device is of another incarnation by now."""

@@ -83,6 +83,23 @@ class Registry:
             records = await connection.fetch(sql("list_functions"), tenant_id, after or "", limit)
         return [_version(record) for record in records]
 
+    async def auto_functions(self) -> list[FunctionVersion]:
+        """Current versions of all tenants' functions whose place the platform chooses."""
+        async with self._database.acquire() as connection:
+            return [_version(record) for record in await connection.fetch(sql("auto_functions"))]
+
+    async def attach_anew(self, version_id: int, attach: str) -> int | None:
+        """A new version with the same code, attached like this; its number, or None if it is not current any more."""
+        async with self._database.transaction() as connection:
+            function_id = await connection.fetchval(sql("lock_current_version"), version_id)
+            if function_id is None:
+                return None
+            added = await connection.fetchrow(sql("copy_version"), version_id, attach)
+            await connection.execute(sql("set_current_version"), function_id, added["id"])
+            await connection.execute(sql("touch_meta"))
+        number: int = added["number"]
+        return number
+
     async def retire(self, tenant_id: int, name: str) -> bool:
         """Whether there was such a function to retire."""
         return await self._change("retire_function", tenant_id, name)

@@ -8,10 +8,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 from enum import IntEnum, StrEnum
+from statistics import median
 from typing import Any
 from uuid import UUID
 
 from dgsf.core.devices import HOST
+from dgsf.core.distance import Measured
 
 
 class Role(StrEnum):
@@ -55,6 +57,15 @@ class FunctionVersion:
 
 
 @dataclass(frozen=True, slots=True)
+class RoundTrip:
+    """How far a device is from one proxy, as that proxy measured it."""
+
+    us: float
+    near: bool  # on the same machine
+    sessions: bool  # the proxy has sessions
+
+
+@dataclass(frozen=True, slots=True)
 class DeviceRow:
     id: int
     name: str
@@ -78,6 +89,18 @@ class DeviceRow:
     def is_host(self) -> bool:
         """Whether it only runs function bodies: a server without a device."""
         return self.kind == HOST
+
+    @property
+    def measured(self) -> list[Measured]:
+        """The round trips between it and proxies."""
+        found = self.info.get("round_trips", {}).items()
+        return [Measured(int(proxy), self.is_host, each["us"], each["near"], each["sessions"]) for proxy, each in found]
+
+    @property
+    def round_trip_us(self) -> float | None:
+        """The middle one of those; None: nobody has measured yet."""
+        trips = [each.round_trip_us for each in self.measured]
+        return round(median(trips), 1) if trips else None
 
     @property
     def usable(self) -> bool:
@@ -112,6 +135,7 @@ class LeaseRow:
     granted_at: datetime
     expires_at: datetime
     expired: bool  # by Postgres' clock
+    held_s: float = 0.0  # since it was granted, by the same clock
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Protocol
 
+from dgsf.clock import Clock
 from dgsf.errors import DgsfError, ProtocolError
-from dgsf.store.rows import DeviceRow, LeaseGrant
 from dgsf.wire.frames import Kind
 from dgsf.wire.session import Usage, decode_usage
+from proxy.echo import Echo
+from proxy.post import Post
 from proxy.sessions.cutter import Cut
 from proxy.sessions.relay import RelayLink
-
-
-@dataclass(frozen=True, slots=True)
-class SessionPost:
-    """Where an executor stands: its device, its lease and its process."""
-
-    device: DeviceRow
-    lease: LeaseGrant
-    worker_id: int
-    pid: int
 
 
 class DeviceOwner(Protocol):
@@ -40,11 +32,22 @@ class DeviceOwner(Protocol):
 class DeviceLink(RelayLink):
     """One executor."""
 
-    def __init__(self, post: SessionPost, owner: DeviceOwner) -> None:
+    def __init__(self, post: Post, owner: DeviceOwner) -> None:
         super().__init__()
         self.post = post
         self.ended = False  # its process is known to be gone
         self._owner = owner
+        self._echo: Echo | None = None
+
+    def echo(self, clock: Clock, done: Callable[[int], None]) -> None:
+        """Measure the way to the executor; `done` hears the least round trip in µs, unless the link is lost before."""
+        self._echo = Echo(clock, lambda: self.send(Kind.PING, 0), done)
+        self._echo.start()
+
+    def stop_echo(self) -> None:
+        """Nothing is to come behind what is sent next."""
+        if self._echo is not None:
+            self._echo.stop()
 
     # --- RelayLink
     def cut_received(self, cut: Cut) -> None:
@@ -54,7 +57,7 @@ class DeviceLink(RelayLink):
             self._owner.device_used(self, _usage(cut.body()), cut.stream)
         elif cut.kind == Kind.STATE:
             self._owner.device_state(self, cut)
-        else:
+        elif cut.kind != Kind.PONG or self._echo is None or not self._echo.pong():
             raise ProtocolError(f"an executor does not send frames of kind {cut.kind}")
 
     def link_lost(self, error: DgsfError) -> None:

@@ -119,7 +119,7 @@ class SessionDoor:
             claims.memory_bytes,
             UUID(bytes=claims.session),
             claims.start_seconds,
-            UUID(bytes=claims.resumes) if claims.resumes else None,
+            resumes=UUID(bytes=claims.resumes) if claims.resumes else None,
         )
         try:
             self._use_up(claims)

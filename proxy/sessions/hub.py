@@ -16,7 +16,6 @@ from uuid import UUID
 
 from dgsf.clock import Clock
 from dgsf.core import session as core
-from dgsf.core.placement import Chooser
 from dgsf.errors import Conflict, DgsfError, PlatformError, QueueFull, SessionRefused, ShuttingDown, StoreUnavailable
 from dgsf.ids import CallIds
 from dgsf.store.calls import CallStore
@@ -26,6 +25,7 @@ from dgsf.store.rows import LeaseGrant, ProxyRow
 from dgsf.store.sessions import SessionState, SessionStore
 from proxy.directory import Directory
 from proxy.leases import LeaseKeeper
+from proxy.seating import Seating
 from proxy.sessions.billing import Biller
 from proxy.sessions.moving import Mover
 from proxy.sessions.opening import MakeRoom, Opener
@@ -48,17 +48,16 @@ class SessionHub:
         database: Database,
         directory: Directory,
         leases: LeaseKeeper,
-        secret: bytes,
+        seating: Seating,
         row: ProxyRow,
         clock: Clock,
         make_room: MakeRoom,
-        chooser: Chooser | None = None,
     ) -> None:
         self.sessions: dict[UUID, Session] = {}
         self._store = SessionStore(database)
         self._devices = DeviceStore(database)
         self._biller = Biller(CallStore(database), row.number, clock)
-        self._opener = Opener(directory, leases, secret, clock, make_room, chooser)
+        self._opener = Opener(seating, clock, make_room)
         self._row = row
         self._clock = clock
         self._ids = CallIds()

@@ -111,6 +111,7 @@ class Mover:
         self._result, self._giving, self.given = asyncio.get_running_loop().create_future(), False, False
         session.handle(core.Move())
         try:
+            self._old.stop_echo()
             self._old.send(Kind.STATE, 0)
             async with asyncio.timeout(COPY_SECONDS):
                 await self._result

@@ -32,6 +32,8 @@ class Executor:
                 self.command(frame)
             elif frame.kind == Kind.STATE:
                 self.state(frame)
+            elif frame.kind == Kind.PING:
+                self.frames.send(Kind.PONG, frame.stream)
             else:
                 os._exit(76)
 
@@ -101,7 +103,11 @@ class Executor:
         parts = [frame.body]
         while frame.flags & FLAG_MORE:
             frame = self.frames.next()
-            parts.append(frame.body)
+            if frame.kind == Kind.PING:
+                self.frames.send(Kind.PONG, frame.stream)
+                frame = frame._replace(flags=FLAG_MORE)  # there is still more to come
+            else:
+                parts.append(frame.body)
         data = b"".join(parts)
         (self.seen,) = struct.unpack_from("<I", data)
         position = 4

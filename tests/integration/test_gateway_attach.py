@@ -8,6 +8,7 @@ from gateway_world import MIB, fresh_database, running
 from dgsf.core.devices import HOST
 from dgsf.store.database import Database
 from dgsf.store.devices import DeviceStore
+from dgsf.store.rows import RoundTrip
 from gateway import deploy
 
 pytestmark = pytest.mark.asyncio
@@ -49,3 +50,23 @@ async def test_too_big_for_every_host_is_near_without_a_word(database_url: str):
         await add_host(database, 1024 * MIB)
         made = await world.deploy("big", options={**PATIENT, "memory": "2GiB"})
         assert (made.status, made.json["attach"]) == (201, "near")
+
+
+async def test_a_measured_way_counts_instead_of_the_setting_and_is_shown(database_url: str):
+    async with fresh_database(database_url) as database, running(database, fabric_round_trip_us=60.0) as world:
+        await add_host(database)
+        store = DeviceStore(database)
+        device, host = await store.list_devices()
+        assert (await world.deploy("f", options=PATIENT)).json["attach"] == "fabric"
+        await store.write_round_trips(3, [(device.id, device.incarnation, RoundTrip(700.0, False, True))])
+        assert (await world.deploy("f", options=PATIENT)).json["attach"] == "near"
+        await store.write_round_trips(3, [(device.id, device.incarnation, RoundTrip(70.0, True, True))])
+        assert (await world.deploy("f", options=PATIENT)).json["attach"] == "fabric"
+        far = RoundTrip(2000.0, False, True)
+        await store.write_round_trips(
+            3, [(host.id, host.incarnation, far), (device.id, device.incarnation + 1, RoundTrip(1.0, True, True))]
+        )
+        assert (await world.deploy("f", options=PATIENT)).json["attach"] == "near", "hosts may be far too"
+        shown = (await world.ask("GET", "/v1/devices")).json
+        assert shown["devices"][0]["round_trip_us"] == 70.0, "an earlier or later life's figure is not taken"
+        assert shown["hosts"][0]["round_trip_us"] == 2000.0

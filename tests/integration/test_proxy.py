@@ -416,7 +416,7 @@ async def test_a_slot_whose_release_was_lost_expires_and_is_used_again(database,
         with monkeypatch.context() as patched:
             patched.setattr(world.proxy._leases._store, "release", away)
             link = world.proxy.lanes[one].links[0]
-            world.proxy._retire(world.proxy.lanes[one], link)
+            world.proxy.retire(world.proxy.lanes[one], link)
             await until(lambda: link.post.lease not in world.proxy._leases._until_us)
         assert await world.value(two, 1) == 2
 

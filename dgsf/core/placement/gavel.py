@@ -38,7 +38,7 @@ class Gavel(Tightest):
         self._cost_weight = cost_weight
 
     def cache_key(self, request: Request) -> object:
-        return (request.shape, request.function, request.duration_s / (request.deadline_s or math.inf))
+        return (request.shape, request.function, request.due_s / (request.deadline_s or math.inf))
 
     def score(self, pool: Pool, need: Need, rows: Ints) -> tuple[Floats, Ints | None]:
         models = [self._worth(need.request, name) for name, _ in pool.names]
@@ -65,7 +65,7 @@ class Gavel(Tightest):
         return worth - TOO_LATE if self._late(request, speed) else worth
 
     def _late(self, request: Request, speed: float) -> bool:
-        if request.deadline_s is None or not request.duration_s:
+        if request.deadline_s is None or not request.due_s:
             return False
         best = max(known for (function, _), known in self._speeds.items() if function == request.function)
-        return request.duration_s * best > request.deadline_s * speed
+        return request.due_s * best > request.deadline_s * speed

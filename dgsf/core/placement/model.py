@@ -70,7 +70,13 @@ class Request:
     host_memory: int = 0
     duration_s: float = 0.0  # expected; 0: not known
     deadline_s: float | None = None  # from now
+    run_s: float = 0.0  # expected of what has the deadline, if that is less than the whole: one call of a worker
     weights: str = ""  # name of the weights it loads
+
+    @property
+    def due_s(self) -> float:
+        """How long what has the deadline takes; 0: not known."""
+        return self.run_s or self.duration_s
 
     @property
     def shape(self) -> tuple[tuple[str, ...], int, int | None, int, int, int]:

@@ -46,7 +46,11 @@ def send(plan: Plan, args: Any, kwargs: Any) -> Any:
     key: list[Any] = []
     handles: list[int] = []
     floats: list[float] = []
-    for value in args:
+    values = args
+    if kwargs:
+        key.append(tuple(kwargs))
+        values = (*args, *kwargs.values())
+    for value in values:
         kind = type(value)
         if kind is RemoteTensor:
             key.append(value._m)
@@ -60,22 +64,6 @@ def send(plan: Plan, args: Any, kwargs: Any) -> Any:
             _list(value, key, handles, floats, plan)
         else:
             _other(value, key)
-    if kwargs:
-        for name, value in kwargs.items():
-            key.append(name)
-            kind = type(value)
-            if kind is RemoteTensor:
-                key.append(value._m)
-                handles.append(value._h.id)
-            elif kind is int or kind is _NoneType:
-                key.append(value)
-            elif kind is float:
-                key.append(FLOAT)
-                floats.append(value)
-            elif kind is list:
-                _list(value, key, handles, floats, plan)
-            else:
-                _other(value, key)
     if plan.keyed_floats:
         key.extend(floats)
         floats = []

@@ -23,6 +23,15 @@ FROM devices ORDER BY id
 UPDATE devices SET heartbeat_at = clock_timestamp()
 WHERE id IN (SELECT id FROM devices WHERE id = ANY($1::bigint[]) ORDER BY id FOR NO KEY UPDATE)
 
+-- name: write_round_trips
+-- What a proxy measured to each device, kept in its info under the proxy's number; a new life of a device begins
+-- without. Locks in id order, as beats do.
+UPDATE devices d
+SET info = jsonb_set(d.info, '{round_trips}', coalesce(d.info -> 'round_trips', '{}') || jsonb_build_object($1::text, m.found))
+FROM (SELECT id FROM devices WHERE id = ANY($2::bigint[]) ORDER BY id FOR NO KEY UPDATE) locked
+JOIN unnest($2::bigint[], $3::bigint[], $4::jsonb[]) AS m (id, incarnation, found) ON m.id = locked.id
+WHERE d.id = m.id AND d.incarnation = m.incarnation
+
 -- name: set_device_state
 -- Only of the incarnation that the caller judged; a device that has come back since is left alone. An operator's
 -- drain outlasts what heartbeats say of a device; only its loss or a restore ends it.

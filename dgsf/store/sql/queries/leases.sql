@@ -31,7 +31,8 @@ RETURNING epoch
 -- What may be taken over, after its worker is killed: expired, or of an earlier life of this holder.
 SELECT l.device_id, l.slot, l.epoch, l.device_incarnation, d.name AS device_name, l.holder, l.holder_incarnation,
        l.version_id, f.name AS function_name, l.tenant_id, t.name AS tenant_name, l.memory_bytes,
-       l.granted_at, l.expires_at, l.expires_at < clock_timestamp() AS expired
+       l.granted_at, l.expires_at, l.expires_at < clock_timestamp() AS expired,
+       extract(epoch FROM clock_timestamp() - l.granted_at)::float8 AS held_s
 FROM leases l JOIN devices d ON d.id = l.device_id
 LEFT JOIN function_versions v ON v.id = l.version_id LEFT JOIN functions f ON f.id = v.function_id
 LEFT JOIN tenants t ON t.id = l.tenant_id
@@ -43,7 +44,8 @@ ORDER BY l.device_id, l.slot
 -- Who holds what now.
 SELECT l.device_id, l.slot, l.epoch, l.device_incarnation, d.name AS device_name, l.holder, l.holder_incarnation,
        l.version_id, f.name AS function_name, l.tenant_id, t.name AS tenant_name, l.memory_bytes,
-       l.granted_at, l.expires_at, l.expires_at < clock_timestamp() AS expired
+       l.granted_at, l.expires_at, l.expires_at < clock_timestamp() AS expired,
+       extract(epoch FROM clock_timestamp() - l.granted_at)::float8 AS held_s
 FROM leases l JOIN devices d ON d.id = l.device_id
 LEFT JOIN function_versions v ON v.id = l.version_id LEFT JOIN functions f ON f.id = v.function_id
 LEFT JOIN tenants t ON t.id = l.tenant_id

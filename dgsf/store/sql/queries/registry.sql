@@ -53,6 +53,24 @@ FROM functions f JOIN function_versions v ON v.id = f.current_version_id
 WHERE f.tenant_id = $1 AND f.name > $2 AND f.retired_at IS NULL
 ORDER BY f.name LIMIT $3
 
+-- name: auto_functions
+-- Those whose place the platform chooses, of all tenants.
+SELECT v.id AS version_id, f.id AS function_id, f.tenant_id, f.name, v.number, v.digest, v.metadata, v.created_at
+FROM functions f JOIN function_versions v ON v.id = f.current_version_id
+WHERE f.retired_at IS NULL AND v.metadata -> 'options' ->> 'attach' = 'auto' ORDER BY v.id
+
+-- name: lock_current_version
+-- Fails to find it if another version has been deployed, or the function retired, meanwhile.
+SELECT id FROM functions WHERE current_version_id = $1 AND retired_at IS NULL FOR UPDATE
+
+-- name: copy_version
+-- The same code in another place; the function's row is locked.
+INSERT INTO function_versions (function_id, number, digest, metadata, code)
+SELECT o.function_id, (SELECT max(number) + 1 FROM function_versions WHERE function_id = o.function_id), o.digest,
+       o.metadata || jsonb_build_object('attach', $2::text), o.code
+FROM function_versions o WHERE o.id = $1
+RETURNING id, number
+
 -- name: retire_function
 -- The name answers 404 from now on; versions and charges stay.
 UPDATE functions SET retired_at = clock_timestamp() WHERE tenant_id = $1 AND name = $2 AND retired_at IS NULL

@@ -1,0 +1,131 @@
+"""Which warm workers of a proxy stay, which go, and which are started ahead of their next call, by `core.keepwarm`.
+
+It turns looks at the workers, some times a second, into what that policy wants to know, and its answers into orders.
+The budget is what a fixed idle time would have kept resident, and a credit to begin with: a platform that has seen
+little should not be mean.  A worker just used is left alone for a moment, however little is expected of it.  Pure:
+workers and the time in, orders out.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from dgsf.core.keepwarm import Budget, KeepWarm, Resident, Review, use_rates
+from dgsf.core.shadow import FixedShadow
+
+CREDIT_S = 1200.0  # resident device-seconds to begin with
+SETTLED_S = 5.0  # a device whose last call ended within this is not given up
+
+
+@dataclass(frozen=True, slots=True)
+class Warm:
+    """One warm worker: busy, or idle since a time."""
+
+    key: int
+    function: str
+    device: int
+    idle_since: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """Give this worker up."""
+
+    key: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ahead:
+    """Start a worker of this function ahead of its next call, on this device; None: wherever it fits."""
+
+    function: str
+    device: int | None
+
+
+Order = Release | Ahead
+
+
+class Warmth:
+    """Keep-warm of one proxy."""
+
+    def __init__(self, slots: int, load_s: float, idle_s: float) -> None:
+        """Devices have so many slots, a worker starts in about `load_s`; `idle_s` is the rule to be as thrifty as."""
+        self.budget = Budget(allowed=CREDIT_S)
+        self._policy = KeepWarm(slots, load_s, self.budget)
+        self._shadow = FixedShadow(slots, idle_s)
+        self._again: dict[int, float] = {}  # device: when to look at it again
+        self._reviewed: dict[int, float] = {}
+        self._due: dict[str, float] = {}  # regular functions: when to start one ahead
+        self._now: float | None = None
+
+    def look(self, workers: Sequence[Warm], reached: Mapping[str, Iterable[int]], now: float) -> list[Order]:
+        """`reached`: for functions that were called since the last look, how many of their workers were busy then."""
+        busy = Counter(each.function for each in workers if each.idle_since is None)
+        self._count(workers, reached, busy, now)
+        for function, levels in reached.items():
+            for level in sorted(levels):
+                self._policy.saw(function, level - 1, now)
+            self._plan(function, now)
+        residents = [Resident(each.function, each.device, each.idle_since) for each in workers]
+        orders: list[Order] = []
+        for device in self._to_review(workers, now):
+            review = self._policy.review(device, residents, busy, len(self._again), now)
+            self._again[device], self._reviewed[device] = review.again_at, now
+            orders += _orders(review, device, workers)
+        return [*orders, *self._regular(workers, now)]
+
+    def rates(self, workers: Sequence[Warm], now: float) -> list[float]:
+        """How soon each is expected to be used, in calls per second: who has to go first has the least."""
+        busy = Counter(each.function for each in workers if each.idle_since is None)
+        residents = [Resident(each.function, each.device, each.idle_since) for each in workers]
+        return use_rates(residents, busy, self._policy.expect(busy, now))
+
+    def _count(
+        self, workers: Sequence[Warm], reached: Mapping[str, Iterable[int]], busy: Counter[str], now: float
+    ) -> None:
+        """Both sides of the budget."""
+        if self._now is not None:
+            self.budget.spent += len({each.device for each in workers}) * (now - self._now)
+        self._now = now
+        peak = {function: max(levels) for function, levels in reached.items()}
+        self._shadow.look({name: max(busy[name], peak.get(name, 0)) for name in busy.keys() | peak.keys()}, now)
+        self.budget.allowed = CREDIT_S + self._shadow.resident_s
+
+    def _plan(self, function: str, now: float) -> None:
+        at = self._policy.load_at(function, now)
+        if at is None:
+            self._due.pop(function, None)
+        else:
+            self._due[function] = at
+
+    def _to_review(self, workers: Sequence[Warm], now: float) -> list[int]:
+        """Devices whose time has come, and those that have become idle and settled since their last review."""
+        used: dict[int, float] = {}
+        working = {each.device for each in workers if each.idle_since is None}
+        for each in workers:
+            used[each.device] = max(used.get(each.device, 0.0), each.idle_since or 0.0)
+        self._again = {device: self._again.get(device, 0.0) for device in used}
+        self._reviewed = {device: at for device, at in self._reviewed.items() if device in used}
+        found = []
+        for device, last in used.items():
+            idle = device not in working
+            settled = idle and now - last >= SETTLED_S
+            fresh = settled and last > self._reviewed.get(device, -1.0)
+            if fresh or (now >= self._again[device] and (settled or not idle)):
+                found.append(device)
+        return found
+
+    def _regular(self, workers: Sequence[Warm], now: float) -> list[Order]:
+        found = [function for function, at in self._due.items() if at <= now]
+        for function in found:
+            del self._due[function]
+        there = {each.function for each in workers}
+        return [Ahead(function, None) for function in found if function not in there]
+
+
+def _orders(review: Review, device: int, workers: Sequence[Warm]) -> list[Order]:
+    if review.release:
+        return [Release(each.key) for each in workers if each.device == device]
+    return [Ahead(function, device) for function, displaced in review.fetch if displaced is None]

@@ -1,0 +1,120 @@
+"""Chooses devices for workers and sessions from all that this proxy knows of them.
+
+One place builds what placement is asked with.  Of the pool: what is free, on which node, until when each device is
+expected to be in use, and which functions are or lately were there.  Of the one who wants a slot: how long it will
+probably hold it, learned from its kind.  The policy decides; leasing is `proxy.seating`'s.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, replace
+
+from dgsf.clock import Clock
+from dgsf.core.devices import HOST
+from dgsf.core.durations import Durations, remaining
+from dgsf.core.placement import Chooser, DeviceView, Request
+from dgsf.core.residency import Residency
+from dgsf.store.rows import DeviceRow, LeaseGrant, LeaseRow
+from proxy.directory import Directory, view_of
+from proxy.post import Role, Want, name_of
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """The pool at one moment."""
+
+    views: list[DeviceView]
+    rows: dict[int, DeviceRow]
+
+    def only(self, ids: Sequence[int]) -> Outlook:
+        return Outlook([view for view in self.views if view.id in ids], self.rows)
+
+    def without(self, device_id: int) -> Outlook:
+        return Outlook([view for view in self.views if view.id != device_id], self.rows)
+
+    def devices(self, name: str = "") -> Outlook:
+        """Without function hosts; the one of this name if there is a name."""
+        found = [view for view in self.views if view.kind != HOST]
+        return Outlook([view for view in found if not name or self.rows[view.id].name == name], self.rows)
+
+
+class Placing:
+    """What one proxy has learned of its functions and devices, and the policy that uses it."""
+
+    def __init__(self, directory: Directory, chooser: Chooser, clock: Clock) -> None:
+        self._directory = directory
+        self._chooser = chooser
+        self._clock = clock
+        self._durations = Durations()
+        self._residency = Residency()
+        self._held: dict[LeaseGrant, tuple[Want, float]] = {}
+
+    async def look(self) -> Outlook:
+        """Every device with what is free on it now."""
+        rows, leases = await self._directory.rows_and_leases()
+        return self.outlook(rows, leases)
+
+    def outlook(self, rows: Sequence[DeviceRow], leases: Sequence[LeaseRow]) -> Outlook:
+        slots: Counter[int] = Counter()
+        memory: Counter[int] = Counter()
+        busy_s: dict[int, float] = {}
+        names: dict[int, set[str]] = {}
+        for lease in leases:
+            device, name = lease.device_id, name_of(lease.tenant_id, lease.function_name)
+            slots[device] += 1
+            memory[device] += lease.memory_bytes
+            left_s = remaining(self._expected(name), lease.held_s)
+            busy_s[device] = max(left_s, busy_s.get(device, 0.0))
+            names.setdefault(device, set()).add(name)
+        now = self._now_s()
+        views = [
+            replace(
+                view_of(row, slots[row.id], memory[row.id]),
+                busy_until_s=busy_s.get(row.id, 0.0),
+                weights=self._residency.on(row.id, row.incarnation, now) | names.get(row.id, set()),
+            )
+            for row in rows
+        ]
+        return Outlook(views, {row.id: row for row in rows})
+
+    def request(self, want: Want) -> Request:
+        """What placement is asked for."""
+        return Request(
+            want.types,
+            want.memory_bytes,
+            tenant=str(want.tenant_id),
+            function=want.function,
+            duration_s=self._expected(want.name, want.role) or want.guess_s,
+            deadline_s=want.deadline_s,
+            run_s=want.run_s,
+            weights=want.name,
+        )
+
+    def choose(self, request: Request, outlook: Outlook) -> DeviceView | None:
+        """The device for it now, or None if none has room."""
+        return self._chooser.choose(request, outlook.views)
+
+    # --- learning
+    def took(self, want: Want, grant: LeaseGrant) -> None:
+        """Its process runs there from now on."""
+        now = self._now_s()
+        self._held[grant] = (want, now)
+        self._residency.was(grant.device_id, grant.device_incarnation, want.name, now)
+
+    def gave_back(self, grant: LeaseGrant) -> None:
+        """It has ended."""
+        want, since = self._held.pop(grant, (None, 0.0))
+        if want is not None:
+            now = self._now_s()
+            self._durations.saw((want.name, want.role), now - since)
+            self._residency.was(grant.device_id, grant.device_incarnation, want.name, now)
+
+    def _expected(self, name: str, role: Role | None = None) -> float:
+        """A lease does not tell its role: then whichever is known."""
+        keys: tuple[Hashable, ...] = ((name, role),) if role else ((name, "function"), (name, "session"))
+        return max(self._durations.expected(key) for key in keys)
+
+    def _now_s(self) -> float:
+        return self._clock.now_us() / 1e6

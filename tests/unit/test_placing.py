@@ -1,0 +1,126 @@
+"""What a proxy tells placement: learned durations, the ends of what runs, and where a function was lately."""
+
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from dgsf.clock import ManualClock
+from dgsf.core.durations import Durations, remaining
+from dgsf.core.placement import Chooser
+from dgsf.core.placement.gavel import Gavel
+from dgsf.core.residency import Residency
+from dgsf.store.rows import DeviceRow, LeaseGrant, LeaseRow
+from proxy.placing import Placing
+from proxy.post import Want
+
+GIB = 1024**3
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def row(number, slots=4, incarnation=1, kind="cpu"):
+    return DeviceRow(
+        id=number, name=f"box/{kind}{number}", node="box", kind=kind, type=kind, memory_bytes=8 * GIB, slots=slots,
+        speed=1.0, price_nano_per_us=1, state="healthy", incarnation=incarnation, host_id="h", unix_path="/x",
+        tcp_host=None, tcp_port=None, info={}, heartbeat_at=NOW,
+    )  # fmt: skip
+
+
+def lease(device, slot, function, held_s=0.0, tenant=1):
+    return LeaseRow(
+        device_id=device, slot=slot, epoch=1, device_incarnation=1, device_name="", holder="p", holder_incarnation=1,
+        version_id=1, function_name=function, tenant_id=tenant, tenant_name="t", memory_bytes=GIB, granted_at=NOW,
+        expires_at=NOW, expired=False, held_s=held_s,
+    )  # fmt: skip
+
+
+def want(function, **changes):
+    return Want(**{"role": "function", "tenant_id": 1, "version_id": 1, "function": function, "types": ("any",),
+                   "memory_bytes": GIB} | changes)  # fmt: skip
+
+
+class Held:
+    """A proxy's placing, and workers that hold slots for so long."""
+
+    def __init__(self):
+        self.clock = ManualClock()
+        self.placing = Placing(None, Chooser(), self.clock)
+
+    def worker(self, function, device, seconds, incarnation=1, **changes):
+        grant = LeaseGrant(device, 0, 1, incarnation)
+        self.placing.took(want(function, **changes), grant)
+        self.clock.advance(int(seconds * 1e6))
+        self.placing.gave_back(grant)
+
+    def chosen(self, function, rows, leases=(), **changes):
+        outlook = self.placing.outlook(rows, leases)
+        return self.placing.choose(self.placing.request(want(function, **changes)), outlook).id
+
+
+def test_expected_durations_follow_what_was_seen_and_forget_the_oldest_name():
+    durations = Durations(remembered=5, names=2)
+    assert durations.expected("f") == 0.0
+    for seconds in (10, 10, 500, 10, 10):
+        durations.saw("f", seconds)
+    assert durations.expected("f") == 10, "one odd run does not count"
+    for _ in range(3):
+        durations.saw("f", 60)
+    assert durations.expected("f") == 60, "a change is followed"
+    durations.saw("g", 1)
+    durations.saw("h", 1)
+    assert (durations.expected("f"), durations.expected("g")) == (0.0, 1)
+
+
+def test_what_is_overdue_lasts_a_part_of_its_age_and_the_unknown_as_long_again():
+    assert [remaining(60, 20), remaining(60, 400), remaining(0, 30)] == [40, 100, 30]
+
+
+def test_residency_is_of_one_life_of_a_device_and_of_late():
+    residency = Residency(lately_s=100, names=2)
+    residency.was(1, 7, "f", 0.0)
+    assert residency.on(1, 7, 100.0) == {"f"}
+    assert not residency.on(1, 7, 101.0) and not residency.on(1, 8, 1.0) and not residency.on(2, 7, 1.0)
+    for name in "fgh":
+        residency.was(1, 8, name, 1.0)
+    assert residency.on(1, 8, 1.0) == {"g", "h"}
+
+
+def test_a_function_goes_back_to_the_device_where_it_was():
+    held, rows = Held(), [row(1), row(2)]
+    assert held.chosen("f", rows) == 1
+    held.worker("f", 2, 5)
+    assert held.chosen("f", rows) == 2
+    assert held.chosen("g", rows) == 1 and held.chosen("f", rows, tenant_id=2) == 1, "others are not drawn there"
+    assert held.chosen("f", [row(1), row(2, incarnation=2)]) == 1, "a device server's new life has nothing left"
+
+
+def test_a_function_joins_its_own_kind_whichever_proxy_holds_it():
+    leases = [lease(1, 0, "g"), lease(1, 1, "g"), lease(2, 0, "f")]
+    assert Held().chosen("f", [row(1), row(2)], leases) == 2
+
+
+def test_a_worker_goes_where_the_others_end_when_it_does():
+    """Device 1 is fuller, but free soon; a long one would keep it in use for itself."""
+    held, rows = Held(), [row(1), row(2)]
+    for function, seconds in (("short", 20), ("long", 4000), ("mine", 3900)):
+        held.worker(function, 9, seconds)
+    leases = [lease(1, 0, "short"), lease(1, 1, "short"), lease(2, 0, "long")]
+    assert held.placing.request(want("mine")).duration_s == 3900
+    assert held.chosen("mine", rows, leases) == 2
+    assert held.chosen("stranger", rows, leases) == 1, "of whom nothing is known"
+
+
+def test_workers_and_sessions_are_learned_apart_and_a_guess_stands_in():
+    held = Held()
+    held.worker("f", 1, 7)
+    held.worker("f", 1, 70, role="session")
+    asked = [held.placing.request(each).duration_s for each in (want("f"), want("f", role="session"))]
+    assert asked == [7, 70]
+    assert held.placing.request(want("new", guess_s=3.0)).duration_s == 3.0
+
+
+def test_a_deadline_is_compared_with_the_call_and_not_with_the_life_of_its_worker():
+    held = Held()
+    held.worker("f", 1, 600)
+    request = held.placing.request(want("f", run_s=2.0, deadline_s=5.0))
+    assert (request.duration_s, request.due_s, request.deadline_s) == (600, 2.0, 5.0)
+    gavel = Gavel({("f", "slow"): 1.0, ("f", "fast"): 2.0})
+    assert not gavel._late(request, 1.0) and gavel._late(replace(request, deadline_s=3.0), 1.0)

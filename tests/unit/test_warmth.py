@@ -1,0 +1,147 @@
+"""Keep-warm in a proxy, over a virtual clock: what stays, what goes, and what is started ahead."""
+
+import pytest
+
+from dgsf.config import Settings, load_settings
+from dgsf.core.shadow import FixedShadow
+from dgsf.core.warmth import CREDIT_S, SETTLED_S, Ahead, Release, Warm, Warmth
+from dgsf.errors import ConfigError
+
+STEP_S = 0.5
+
+
+class Proxy:
+    """Workers under a `Warmth`; calls run for a moment on a worker of their function, started if there is none."""
+
+    def __init__(self, slots=4):
+        self.warmth = Warmth(slots, 1.0, 60.0)
+        self.now = 0.0
+        self.workers = {}
+        self.cold = 0
+        self.ahead = []
+        self._made = 0
+
+    def start(self, function, device):
+        self._made += 1
+        self.workers[self._made] = Warm(self._made, function, device, self.now)
+
+    def call(self, function, device=1):
+        mine = [each for each in self.workers.values() if each.function == function]
+        if not mine:
+            self.cold += 1
+            self.start(function, device)
+        else:
+            self.workers[mine[0].key] = Warm(mine[0].key, function, mine[0].device, self.now)
+        self.look({function: {1}})
+
+    def look(self, reached=None):
+        for order in self.warmth.look(list(self.workers.values()), reached or {}, self.now):
+            if isinstance(order, Release):
+                del self.workers[order.key]
+            else:
+                self.ahead.append((self.now, order))
+                self.start(order.function, order.device or 1)
+
+    def wait(self, seconds):
+        until = self.now + seconds
+        while self.now < until:
+            self.now += STEP_S
+            self.look()
+
+    @property
+    def functions(self):
+        return {each.function for each in self.workers.values()}
+
+
+def test_a_function_that_is_called_often_stays_and_one_that_is_not_goes():
+    proxy = Proxy()
+    for _ in range(40):
+        proxy.call("often")
+        proxy.wait(20)
+    assert proxy.cold == 1
+    proxy.wait(6 * 3600)
+    assert not proxy.workers
+
+
+def test_a_worker_just_used_is_left_alone_even_without_any_budget():
+    proxy = Proxy()
+    proxy.warmth.budget.spent = 1e9
+    proxy.call("once")
+    proxy.wait(SETTLED_S - STEP_S)
+    assert proxy.functions == {"once"}
+    proxy.wait(2 * STEP_S)
+    assert not proxy.workers
+
+
+def test_a_regular_function_is_started_shortly_before_its_call_and_not_kept_between():
+    proxy = Proxy()
+    for _ in range(12):
+        proxy.call("hourly")
+        proxy.wait(3600)
+    assert proxy.cold <= 6, "after a few calls it is always there in time"
+    at, order = proxy.ahead[-1]
+    assert order == Ahead("hourly", None) and 0 < proxy.now - at < 60
+    assert proxy.warmth.budget.spent < 3600, "in eleven hours"
+
+
+def test_free_slots_of_a_working_device_get_what_is_expected_next_but_nobody_is_displaced():
+    proxy = Proxy(slots=2)
+    for _ in range(100):
+        proxy.call("hot")
+        proxy.wait(10)
+    proxy.workers.clear()
+    proxy.start("busy", 7)
+    proxy.workers[proxy._made] = Warm(proxy._made, "busy", 7, None)
+    proxy.look()
+    assert [order for _, order in proxy.ahead] == [Ahead("hot", 7)]
+    proxy.wait(300)
+    assert len(proxy.workers) == 2 and len(proxy.ahead) == 1
+
+
+def test_who_is_expected_latest_makes_room_first():
+    proxy = Proxy()
+    for _ in range(30):
+        proxy.call("hot")
+        proxy.wait(5)
+    proxy.call("rare")
+    rates = dict(zip(proxy.workers, proxy.warmth.rates(list(proxy.workers.values()), proxy.now), strict=True))
+    by_function = {proxy.workers[key].function: rate for key, rate in rates.items()}
+    assert by_function["hot"] > by_function["rare"]
+
+
+def test_the_budget_is_what_the_fixed_rule_would_have_cost():
+    proxy = Proxy()
+    for _ in range(20):
+        proxy.call("f")
+        proxy.wait(300)
+    fixed = 20 * 60
+    assert proxy.warmth.budget.allowed - CREDIT_S == pytest.approx(fixed, rel=0.05)
+    assert proxy.warmth.budget.spent <= CREDIT_S + 1.1 * fixed
+
+
+def test_the_shadow_packs_instances_and_lets_them_go_after_the_idle_time():
+    shadow = FixedShadow(slots=2, idle_s=10)
+    shadow.look({"f": 2, "g": 1}, 0.0)  # two devices
+    shadow.look({"g": 1}, 10.0)
+    shadow.look({}, 10.5)  # both f are gone, and with them a device
+    assert shadow.resident_s == 21
+    shadow.look({}, 20.5)
+    shadow.look({}, 100.0)
+    assert shadow.resident_s == 31
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("learned", None), ("fixed", 60.0), ("fixed:7.5", 7.5), ("fixed:86400", 86_400.0)]
+)
+def test_the_rule_is_read_from_the_settings(text, seconds):
+    assert load_settings({"DGSF_KEEP_WARM": text}).fixed_idle_seconds == seconds
+
+
+@pytest.mark.parametrize("text", ["", "warm", "learned:5", "fixed:x", "fixed:0", "fixed:nan", "fixed:1e9"])
+def test_a_rule_that_makes_no_sense_stops_the_start(text):
+    with pytest.raises(ConfigError, match="keep_warm"):
+        load_settings({"DGSF_KEEP_WARM": text})
+
+
+def test_learned_is_the_default():
+    assert Settings().fixed_idle_seconds is None
