@@ -15,7 +15,7 @@ from typing import Any
 from uuid import UUID
 
 from dgsf.core.checkpointing import CheckpointPolicy
-from dgsf.errors import ConnectionLost, DgsfError, ExecutorCrashed, OpCrashed, ProtocolError, SessionLost, UsageError
+from dgsf.errors import ConnectionLost, DgsfError, OpCrashed, ProtocolError, SessionLost, UsageError
 from dgsf.remoting.guest.answers import Answers, Question
 from dgsf.remoting.guest.channel import Channel
 from dgsf.remoting.guest.checkpoint import NOTHING, Checkpoint
@@ -23,7 +23,7 @@ from dgsf.remoting.guest.journal import Journal, Transfer, decode_records, encod
 from dgsf.remoting.guest.recorder import Recorder
 from dgsf.remoting.guest.saving import Saver
 from dgsf.remoting.guest.stepping import Stepper
-from dgsf.remoting.guest.trial import Trial
+from dgsf.remoting.guest.trial import Doubts, Trial
 from dgsf.remoting.guest.uploads import Uploads, digests_in
 from dgsf.remoting.protocol import Record
 from dgsf.wire.frames import MAX_BODY_BYTES, Frame
@@ -34,7 +34,6 @@ from dgsf.wire.session import Began, Begin, End, Ended, Lost, Replayed, read_fro
 _SYNC, _RESTORE = int(Record.SYNC), int(Record.RESTORE)
 LOOK_SECONDS = 0.02  # how often arriving bytes are looked at while nothing is awaited
 MAX_LOSSES_IN_A_ROW = 8
-MAX_CRASHES = 3  # of executors by themselves, without an answer in between
 DEFINITIONS_PER_FRAME = 500
 Reopen = Callable[[str], socket.socket]  # another connection, to go on with what the session of this id had
 GONE = "the proxy of this session is gone and its device state with it; attach again"
@@ -73,9 +72,7 @@ class Survival:
         self._begun = 0  # the last generation of this connection that has a device
         self._calls_before = 0  # this generation
         self._lost: Lost | None = None
-        self._trial: Trial | None = None  # the replay after a crash
-        self._doubt = False  # whether what the last executor had not answered may crash the next one
-        self._crashes = 0  # since the last answer
+        self._doubts = Doubts()
         self._dead: DgsfError | None = None
         self._owed: DgsfError | None = None
         self.busy = 0.0  # seconds that the device may have worked since the last checkpoint
@@ -195,7 +192,7 @@ class Survival:
         self._uploads.answered()
         self._recorder.answered()
         self.journal.all_done()
-        self._crashes = 0
+        self._doubts.answered()
         if self.busy_since is not None:
             self.busy += self._now() - self.busy_since
             self.busy_since = None
@@ -343,22 +340,10 @@ class Survival:
 
     def _judge(self, lost: Lost) -> None:
         """Whether another device should be tried: not for a call that crashed two already."""
-        trial, self._trial = self._trial, None
-        culprit = trial.end() if trial is not None else None
-        if trial is not None and trial.over:
-            self._doubt = False
-        if lost.failure.code != ExecutorCrashed.code:
-            return
-        self._crashes += 1
+        culprit = self._doubts.crashed_at(lost.failure)
         if culprit is not None:
-            call, op = culprit
-            told = f"{op} crashed the process that executed it, on two devices ({lost.failure.message})"
+            call, told = culprit
             raise self._recorder.lines.error(self._calls_before + call, OpCrashed.code, told)
-        if self._crashes >= MAX_CRASHES:
-            raise SessionLost(
-                f"the session crashed {self._crashes} devices one after the other: {lost.failure.message}"
-            )
-        self._doubt = True
 
     def _replay(self) -> None:
         saved = self.saved
@@ -370,7 +355,7 @@ class Survival:
             transfer = self._uploads.new_transfer()
             self._again(encode_records([[_RESTORE, len(head), size, transfer]]))
             self._guarded(lambda: self.channel.bulk(transfer, pieces))
-        if self._doubt:
+        if self._doubts.any:
             self._replay_by_steps()
         else:
             for entry in self.journal.replay():
@@ -388,7 +373,7 @@ class Survival:
             if isinstance(entry, bytes):
                 stepper.skip(decode_records(entry))
             self._repeat(entry)
-        trial = self._trial = Trial(stepper, self.answers, self.owe)
+        trial = self._doubts.trial = Trial(stepper, self.answers, self.owe)
         self._again(encode_records([trial.begin()]))
         for entry in self.journal.doubtful():
             if isinstance(entry, Transfer):

@@ -10,12 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from dgsf.errors import ExecutorCrashed, SessionLost
 from dgsf.remoting.guest.answers import Answers, Question
 from dgsf.remoting.guest.stepping import Stepper
 from dgsf.remoting.protocol import Record
+from dgsf.wire.messages import Failure
 
 _SYNC = int(Record.SYNC)
 _GROUP = 64  # records that are sent together
+MAX_CRASHES = 3  # of executors by themselves, without an answer in between
 
 
 class Trial:
@@ -71,3 +74,32 @@ class Trial:
         self._answers.close(question)
         if question.failure is not None:  # of the call before it: the program has not heard of it yet
             self._owe(question.failure)
+
+
+class Doubts:
+    """What is known of an executor's crash, from its first to the end of it."""
+
+    def __init__(self) -> None:
+        self.any = False  # whether what the last executor had not answered may crash the next one
+        self.trial: Trial | None = None  # the replay that is to find out
+        self._crashes = 0  # since the last answer
+
+    def answered(self) -> None:
+        self._crashes = 0
+
+    def crashed_at(self, failure: Failure) -> tuple[int, str] | None:
+        """A device is lost by this: the call that crashed two, with the words for it; None: try another one."""
+        trial, self.trial = self.trial, None
+        culprit = trial.end() if trial is not None else None
+        if trial is not None and trial.over:
+            self.any = False
+        if failure.code != ExecutorCrashed.code:
+            return None
+        self._crashes += 1
+        if culprit is not None:
+            call, op = culprit
+            return call, f"{op} crashed the process that executed it, on two devices ({failure.message})"
+        if self._crashes >= MAX_CRASHES:
+            raise SessionLost(f"the session crashed {self._crashes} devices one after the other: {failure.message}")
+        self.any = True
+        return None
