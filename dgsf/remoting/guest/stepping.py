@@ -7,6 +7,7 @@ second crash is known by its operator and its line.  A run of a trace becomes ru
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Any, NamedTuple
 
 from dgsf.remoting.protocol import Record
@@ -61,7 +62,7 @@ class Stepper:
         for index in range(start, stop):
             kind, *rest = self._traces[trace][index]
             holes = rest[2].count(None) if len(rest) > 2 else 0
-            own = [value for value, _ in zip(given, range(holes), strict=False)] if holes else []
+            own = list(islice(given, holes))
             self.calls += kind != _FREE
             yield Step(
                 [_RUN, trace, base, index, index + 1, *([own] if own else [])],
