@@ -357,3 +357,26 @@ def test_a_crash_that_does_not_come_again_costs_nothing_but_its_replay(executors
             assert stream.fetch(total).tolist() == [2.0 * (turn + 1)] * 4
         assert proxy.lost == 6
         stream.close()
+
+
+def test_runs_with_changing_floats_are_repeated_step_by_step_as_they_were(executors: LocalExecutors) -> None:
+    def totals(kill_at: int | None) -> list[float]:
+        with lossy_session(executors, LocalSpec(), []) as proxy:
+            stream = SessionStream(proxy.guest, policy=CheckpointPolicy(replay_seconds=1e9, share=0.0))
+            total, one = stream.upload(torch.zeros(4)), stream.upload(torch.ones(4))
+            seen = []
+            for turn in range(8):
+                for place in range(1, 6):
+                    part = stream.call(SCALE, [one], (turn + place / 8,))
+                    stream.call(GROW, [total, part])
+                    stream.free(part)
+                if turn == kill_at:
+                    proxy.blame_next()
+                    stream.flush()
+                    proxy.kill_now()
+                seen.append(float(stream.fetch(total)[0]))
+            assert proxy.lost == (kill_at is not None)
+            stream.close()
+            return seen
+
+    assert totals(6) == totals(None)
