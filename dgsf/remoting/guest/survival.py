@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import threading
 from collections.abc import Callable
 from typing import Any
 from uuid import UUID
@@ -67,6 +68,7 @@ class Survival:
         self._policy = policy
         self._now = now
         self._reopen = reopen
+        self._breaking = threading.Lock()
         self._cut = False  # the connection is gone, not only the device
         self._generation = 0
         self._begun = 0  # the last generation of this connection that has a device
@@ -128,7 +130,8 @@ class Survival:
         channel = Channel(sock, self._deliver)
         channel.bytes_in, channel.bytes_out = old.bytes_in, old.bytes_out
         self._generation = self._begun = 0
-        self.channel, self._cut = channel, False
+        with self._breaking:
+            self.channel, self._cut = channel, False
 
     # --- sending ------------------------------------------------------------------------------
     def send(self, records: list[Any], question: Question | None = None, record: list[Any] | None = None) -> None:
@@ -263,14 +266,15 @@ class Survival:
 
     def broke(self, channel: Channel, error: DgsfError) -> None:
         """This channel is of no use any more: whatever was said before tells why, else the proxy is gone."""
-        if channel is not self.channel or self._cut or self._dead is not None:
-            return
-        channel.last_words()
-        if self._dead is None and self._can_reopen(channel, error):
-            self._lost = self._lost or Lost(self._generation, Failure.of(error))
-            self._cut = True
-        else:
-            self.fail(error)
+        with self._breaking:  # the thread of a checkpoint may have met it, too
+            if channel is not self.channel or self._cut or self._dead is not None:
+                return
+            channel.last_words()
+            if self._dead is None and self._can_reopen(channel, error):
+                self._lost = self._lost or Lost(self._generation, Failure.of(error))
+                self._cut = True
+            else:
+                self.fail(error)
 
     def _can_reopen(self, channel: Channel, error: DgsfError) -> bool:
         way_there = self._reopen is not None and self._policy is not None
