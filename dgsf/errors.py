@@ -311,6 +311,12 @@ class SessionLost(PlatformError):
     code = "session_lost"
 
 
+class ExecutorCrashed(SessionLost):
+    """The process that executed the commands of this session crashed."""
+
+    code = "executor_crashed"
+
+
 class SessionRefused(RequestError):
     """The session broke a rule of the device and was closed."""
 
@@ -327,6 +333,12 @@ class RemoteOpError(FunctionFailure, RuntimeError):  # torch code catches Runtim
     """An operation failed on the remote device."""
 
     code = "remote_op_failed"
+
+
+class OpCrashed(RemoteOpError):
+    """An operation crashed the process that executed it, on two devices."""
+
+    code = "op_crashed"
 
 
 # --- local mistakes ---------------------------------------------------------------------------

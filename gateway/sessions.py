@@ -23,7 +23,7 @@ from gateway import jsoncheck
 from gateway.deploy import check_device
 from gateway.handling import Asked
 from gateway.reply import Reply, json_reply
-from gateway.views import MoveRequest, MoveWish, NewSession, SessionInfo, SessionList, SessionRequest
+from gateway.views import MoveRequest, MoveWish, NewSession, SessionList, SessionRequest
 
 MAX_REQUEST = 16 * 1024
 PROXY_AGE_SECONDS = 5.0
@@ -40,7 +40,8 @@ async def create(asked: Asked) -> Reply:
     session, secret = _ids.mint(proxy.number), settings.cluster_secret.encode()
     waits = settings.start_seconds if wanted.start_seconds is None else wanted.start_seconds
     expires = datetime.now(UTC).timestamp() + LIFE_SECONDS
-    claims = Claims(session.bytes, asked.tenant_id, options.gpu, options.memory_bytes, waits, expires)
+    resumes = _resumed(wanted.resumes)
+    claims = Claims(session.bytes, asked.tenant_id, options.gpu, options.memory_bytes, waits, expires, resumes)
     return json_reply(
         NewSession(
             str(session),
@@ -60,7 +61,7 @@ async def list_all(asked: Asked) -> Reply:
     everyone = asked.caller.role is Role.operator
     ended = asked.query.get("ended", "").lower() in ("1", "true", "yes")
     rows = await asked.context.sessions.list_sessions(None if everyone else asked.tenant_id, ended=ended)
-    return json_reply(SessionList([SessionInfo.of(row) for row in rows]))
+    return json_reply(SessionList(rows))
 
 
 async def move(asked: Asked) -> Reply:
@@ -83,6 +84,14 @@ async def _find(asked: Asked, wanted: str) -> UUID:
     except ValueError:
         rows = await asked.context.sessions.list_sessions(None, ended=False)
     return UUID(find_named(wanted, [str(row.id) for row in rows], "open session", "dgsf sessions"))
+
+
+def _resumed(session: str) -> bytes:
+    """Whether it can be resumed is for the proxy to find out; here it is only read."""
+    try:
+        return UUID(session).bytes if session else b""
+    except ValueError:
+        raise RequestError(f"resumes={session[:64]!r} is not the id of a session") from None
 
 
 async def _proxy(asked: Asked) -> ProxyRow:

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from dgsf.store.rows import DeviceRow, FunctionVersion, KeyRow, LeaseRow, UsageRow
-from dgsf.store.sessions import SessionRow
+from dgsf.store.sessions import SessionInfo
 
 
 class Problem(msgspec.Struct, frozen=True):
@@ -143,6 +143,7 @@ class SessionRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     gpu: str | list[str] = "any"
     memory: str | int = "1GiB"
     start_seconds: Annotated[float, msgspec.Meta(gt=0, le=3600)] | None = None  # to wait for a device
+    resumes: Annotated[str, msgspec.Meta(max_length=64)] = ""  # a session that was lost with its proxy
 
 
 class NewSession(msgspec.Struct, frozen=True):
@@ -156,35 +157,6 @@ class NewSession(msgspec.Struct, frozen=True):
     unix_path: str
     tcp_host: str
     tcp_port: int
-
-
-class SessionInfo(msgspec.Struct, frozen=True):
-    """A session; `move_error` tells why the last move that was asked for did not happen."""
-
-    id: str
-    tenant_name: str
-    function_name: str | None
-    proxy_name: str | None
-    device_name: str | None
-    state: str
-    generation: int
-    memory_bytes: int
-    memory_used: int
-    bytes_up: int
-    bytes_down: int
-    device_us: int
-    cost_nano: int
-    error_code: str | None
-    move_to: str | None
-    move_error: str | None
-    started_at: datetime
-    updated_at: datetime
-    ended_at: datetime | None
-
-    @classmethod
-    def of(cls, row: SessionRow) -> SessionInfo:
-        found = {name: getattr(row, name) for name in cls.__struct_fields__}
-        return cls(**found | {"id": str(row.id)})
 
 
 class SessionList(msgspec.Struct, frozen=True):

@@ -20,7 +20,7 @@ from rich.console import Console
 from dgsf.errors import DgsfError
 from loadtests import bulk, calibrate, coldstart, echo, machine, many_functions, store_scale
 from loadtests.plan import Plan
-from loadtests.remoting import cold, failover, on_cpu, on_sim, over_distance
+from loadtests.remoting import cold, failover, faults, on_cpu, on_sim, over_distance
 from loadtests.report import Report, Section, show
 from loadtests.wrk import find_wrk
 
@@ -29,12 +29,13 @@ MEASUREMENTS: dict[str, tuple[Callable[[Plan], Section], ...]] = {
     "coldstart": (coldstart.measure,),
     "bulk": (bulk.measure,),
     "store": (store_scale.measure, many_functions.measure),
-    "remoting": (on_cpu.measure, on_sim.measure, over_distance.measure, cold.measure, failover.measure),
+    "remoting": (on_cpu.measure, on_sim.measure, over_distance.measure, cold.measure, failover.measure, faults.measure),
     "remote-cpu": (on_cpu.measure,),
     "remote-sim": (on_sim.measure,),
     "remote-far": (over_distance.measure,),
     "remote-cold": (cold.measure,),
     "failover": (failover.measure,),
+    "faults": (faults.measure,),
     "perfmodel": (calibrate.measure,),
 }
 

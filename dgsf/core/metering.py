@@ -14,6 +14,7 @@ from dgsf.core.pricing import cost_nano
 
 REPLAY_SLACK = 2  # a replay may take so much longer than the first time: another device, cold caches
 REPLAY_FLOOR_US = 100_000
+RESUME_MOST_US = 120_000_000  # what is known of a session lost with its proxy is all of its time, not a generation's
 
 
 @dataclass(slots=True)
@@ -37,6 +38,10 @@ class Meter:
         self._replaying, self._replay_until = replay, None
         self._credit_us = max(REPLAY_FLOOR_US, self._repeat_us * REPLAY_SLACK) if replay else 0
         self._spent_us = 0
+
+    def resumes(self, paid_us: int) -> None:
+        """Before it has a device: it will repeat what another session did, which had paid for so much."""
+        self._repeat_us = min(paid_us, RESUME_MOST_US)
 
     def moved(self, price_nano_per_us: int) -> None:
         """The same generation goes on on another device."""

@@ -37,7 +37,7 @@ class RemoteDevice:
         def begin() -> Stream:
             return SessionStream(sock, chosen, CheckpointPolicy())
 
-        self._stream = LazyStream(begin)
+        self._stream = LazyStream(begin, chosen)
         self._binding: contextlib.AbstractContextManager[Any] = bind(self._stream, alias)
         self._binding.__enter__()  # for good: it ends with the process
         bound.standing = True

@@ -1,31 +1,25 @@
 """`dgsf.attach()`: a remote device for any Python program.
 
-It asks the gateway for a ticket, goes with it to the door of a proxy, and binds the session that opens there as
-torch's device "dgsf".  The gateway carries none of the session's bytes.  torch and the guest are loaded only here.
+It opens a session at a proxy (`doorway`) and binds it as torch's device "dgsf".  A session whose proxy is lost goes on
+at another one, or at the same when it is back.  torch and the guest are loaded only here.
 """
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import importlib.util
 import logging
-import os
 import socket
 import threading
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING
 
 from dgsf.config import load_settings
 from dgsf.core.checkpointing import CheckpointPolicy
 from dgsf.core.options import parse_options
-from dgsf.errors import ConnectionLost, DgsfError, InvalidOption, UsageError
+from dgsf.errors import DgsfError, InvalidOption, UsageError
 from dgsf.sdk.client import Client
-from dgsf.wire.handshake import shake_blocking
-from dgsf.wire.link import host_id
-from dgsf.wire.tickets import knock
+from dgsf.sdk.doorway import Doorway, connect
 
 if TYPE_CHECKING:
     import torch
@@ -33,9 +27,7 @@ if TYPE_CHECKING:
     from dgsf.remoting.guest.session_stream import SessionStream
 
 log = logging.getLogger(__name__)
-CONNECT_SECONDS = 10.0
 PATIENCE_SECONDS = 2.0  # then the program's user is told what is waited for
-_ANYWHERE = ("0.0.0.0", "::", "")  # noqa: S104 - what a server may bind to, not what we connect to
 
 
 @contextlib.contextmanager
@@ -91,63 +83,20 @@ def _open(client: Client, gpu: str | Sequence[str], memory: str | int, wait: flo
     from dgsf.remoting.guest.session_stream import SessionStream
 
     modes = parse_modes(load_settings().remoting)
-    found = Ticket.of(client.open_session(gpu, memory, wait), client)
+    doorway = Doorway(client, gpu, memory, wait)
+    found = doorway.ticket()
     with _telling("waiting for a free device; 'dgsf leases' shows who has them (Ctrl-C gives up)"):
         sock = connect(found)
         try:
-            return SessionStream(sock, modes, CheckpointPolicy())
+            return SessionStream(sock, modes, CheckpointPolicy(), reopen=lambda last: _reopen(doorway, last))
         except BaseException:
             sock.close()
             raise
 
 
-@dataclass(frozen=True, slots=True)
-class Ticket:
-    """What the gateway gave: the right to one session, and where its door is."""
-
-    session: str
-    ticket: bytes
-    key: bytes
-    near: str  # a Unix path on this host, or empty
-    far: tuple[str, int]
-
-    @classmethod
-    def of(cls, document: dict[str, Any], client: Client) -> Ticket:
-        host = str(document.get("tcp_host", ""))
-        if host in _ANYWHERE:  # the proxy listens everywhere: where the gateway is, it can be reached
-            host = urlsplit(getattr(client.driver, "url", "")).hostname or "127.0.0.1"
-        path = str(document.get("unix_path", ""))
-        return cls(
-            str(document["id"]),
-            base64.urlsafe_b64decode(document["ticket"]),
-            base64.urlsafe_b64decode(document["key"]),
-            path if document.get("host_id") == _this_host() and os.access(path, os.W_OK) else "",
-            (host, int(document.get("tcp_port", 0))),
-        )
-
-
-def connect(ticket: Ticket) -> socket.socket:
-    """An authenticated connection to the proxy's door; ConnectionLost that says where it failed."""
-    where = ticket.near or "{}:{}".format(*ticket.far)
-    sock = socket.socket(socket.AF_UNIX if ticket.near else socket.AF_INET, socket.SOCK_STREAM)
-    try:
-        sock.settimeout(CONNECT_SECONDS)
-        if not ticket.near:
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        sock.connect(ticket.near or ticket.far)
-        sock.sendall(knock(ticket.ticket))
-        shake_blocking(sock, ticket.key)
-    except (OSError, DgsfError) as error:
-        sock.close()
-        raise ConnectionLost(f"the door for sessions at {where} did not open: {error}; is 'dgsf proxy' up?") from error
-    return sock
-
-
-def _this_host() -> str:
-    try:
-        return host_id()
-    except OSError:  # not Linux
-        return ""
+def _reopen(doorway: Doorway, last: str) -> socket.socket:
+    with _telling("the proxy of this session is gone; waiting for it or another (Ctrl-C gives up)"):
+        return doorway.again(last)
 
 
 @contextlib.contextmanager

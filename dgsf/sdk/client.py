@@ -202,10 +202,19 @@ class Client:
     # --- sessions -------------------------------------------------------------------------------
     @twin
     def open_session(
-        self, gpu: str | Sequence[str] = "any", memory: str | int = "1GiB", wait: float | None = None
+        self,
+        gpu: str | Sequence[str] = "any",
+        memory: str | int = "1GiB",
+        wait: float | None = None,
+        resumes: str = "",
     ) -> Plan[dict[str, Any]]:
-        """A ticket for a session with a remote device, and where to go with it; `dgsf.attach` does the rest."""
+        """A ticket for a session with a remote device, and where to go with it; `dgsf.attach` does the rest.
+
+        `resumes`: the session that was lost with its proxy and is repeated by this one.
+        """
         wanted = {"gpu": gpu if isinstance(gpu, str) else [*gpu], "memory": memory, "start_seconds": wait}
+        if resumes:
+            wanted["resumes"] = resumes
         return (yield from _document(_post_json("/v1/sessions", wanted)))
 
     @twin

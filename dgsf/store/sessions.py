@@ -1,7 +1,8 @@
 """Sessions as rows: what an operator sees of them, and what they are asked to do.
 
 The proxy that has a session writes its row; gateways read it and write only the wish that it moves.  What a
-session costs is not in here but in its calls; the figures are for people.
+session costs is not in here but in its calls; the figures are for people, but for what is not billed yet: that is
+billed from here if the proxy is killed.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from dgsf.store.database import Database
 from dgsf.store.queries import sql
 
 SESSIONS_CHANNEL = "dgsf_sessions"
+PROXY_SILENT_SECONDS = 3.0  # one that has not been heard of for so long is lost, as far as its sessions go
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,14 +37,17 @@ class SessionState:
     cost_nano: int
     error_code: str | None
     started_at: float  # Unix seconds
+    segment_id: UUID | None = None  # of the bill that is running
+    unbilled_us: int = 0
+    unbilled_nano: int = 0
 
 
 @dataclass(frozen=True, slots=True)
-class SessionRow:
+class SessionInfo:
+    """A session; `move_error` tells why the last move that was asked for did not happen."""
+
     id: UUID
-    tenant_id: int
     tenant_name: str
-    version_id: int | None
     function_name: str | None
     proxy_name: str | None
     device_name: str | None
@@ -60,6 +65,18 @@ class SessionRow:
     started_at: datetime
     updated_at: datetime
     ended_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Unbilled:
+    """A segment that its proxy did not live to bill."""
+
+    id: UUID
+    tenant_id: int
+    device_id: int | None
+    device_us: int
+    cost_nano: int
+    created_at: float  # Unix seconds
 
 
 _COLUMNS = SessionState.__slots__
@@ -82,10 +99,24 @@ class SessionStore:
         async with self._database.acquire() as connection:
             await connection.execute(sql("close_old_sessions"), proxy, incarnation)
 
-    async def list_sessions(self, tenant_id: int | None = None, *, ended: bool = False) -> list[SessionRow]:
+    async def unbilled_of_old(self, proxy: int, incarnation: int) -> list[Unbilled]:
+        """What sessions of this proxy's earlier lives owe; to be asked before they are closed."""
+        async with self._database.acquire() as connection:
+            found = await connection.fetch(sql("unbilled_of_old_sessions"), proxy, incarnation)
+            return [Unbilled(**record) for record in found]
+
+    async def resume(self, lost: UUID, by: UUID, tenant_id: int) -> int | None:
+        """The device time that a session lost with its proxy had paid for; None: not so, or resumed already."""
+        async with self._database.acquire() as connection:
+            found: int | None = await connection.fetchval(
+                sql("resume_session"), lost, by, tenant_id, PROXY_SILENT_SECONDS
+            )
+            return found
+
+    async def list_sessions(self, tenant_id: int | None = None, *, ended: bool = False) -> list[SessionInfo]:
         """Open sessions, newest first, of one tenant or of all; with `ended` also earlier ones."""
         async with self._database.acquire() as connection:
-            return [SessionRow(**record) for record in await connection.fetch(sql("list_sessions"), tenant_id, ended)]
+            return [SessionInfo(**record) for record in await connection.fetch(sql("list_sessions"), tenant_id, ended)]
 
     async def ask_move(self, session_id: UUID, to: str, tenant_id: int | None = None) -> bool:
         """Note the wish; False if there is no such open session."""

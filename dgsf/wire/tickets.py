@@ -33,6 +33,7 @@ class Claims(msgspec.Struct, array_like=True, frozen=True):
     memory_bytes: int
     start_seconds: float  # how long it may wait for a device
     expires: float  # Unix seconds
+    resumes: bytes = b""  # the id of a session that was lost with its proxy and is repeated by this one
 
 
 def issue(claims: Claims, secret: bytes) -> bytes:

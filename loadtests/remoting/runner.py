@@ -24,8 +24,8 @@ from dgsf.remoting.executor.local import LocalSpec
 from dgsf.remoting.guest.attach import bind
 from dgsf.remoting.guest.modes import parse_modes
 from dgsf.remoting.guest.session_stream import SessionStream
-from dgsf.sdk.attach import Ticket, connect
 from dgsf.sdk.client import Client
+from dgsf.sdk.doorway import Doorway, connect
 from loadtests.latency_relay import LatencyRelay
 from loadtests.remoting.direct import DirectStream
 from loadtests.remoting.programs import PROGRAMS, Step
@@ -78,10 +78,12 @@ def _device(where: str, gpu: str, memory: str, delay_ms: float) -> Iterator[tupl
         return
     client = Client()
     with contextlib.ExitStack() as stack:
-        sock = connect(Ticket.of(client.open_session(gpu, memory, None), client))
+        doorway = Doorway(client, gpu, memory)
+        sock = connect(doorway.ticket())
         if delay_ms:
             sock = stack.enter_context(LatencyRelay(sock, delay_ms / 1e3)).guest
-        stream = SessionStream(sock, parse_modes(load_settings().remoting), CheckpointPolicy())
+        again = None if delay_ms else doorway.again
+        stream = SessionStream(sock, parse_modes(load_settings().remoting), CheckpointPolicy(), reopen=again)
         stack.callback(stream.close)
         yield stack.enter_context(bind(stream)), lambda: stream.traffic
 

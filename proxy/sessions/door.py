@@ -18,6 +18,7 @@ from uuid import UUID
 from dgsf.clock import Clock
 from dgsf.errors import ConnectionLost, DgsfError, ProtocolError, SessionRefused
 from dgsf.store.proxies import SessionDoor as DoorAddress
+from dgsf.wire.alive import watch_peer
 from dgsf.wire.frames import Kind, encode_frame
 from dgsf.wire.handshake import read_exactly, shake_as_server
 from dgsf.wire.listening import listen_on_both
@@ -82,8 +83,7 @@ class SessionDoor:
     async def _welcome(self, sock: socket.socket) -> None:
         self._knocking += 1
         try:
-            if sock.family == socket.AF_INET:
-                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            watch_peer(sock)
             claims = await self._check(sock)
         except (DgsfError, OSError, TimeoutError) as error:
             level = logging.DEBUG if isinstance(error, ConnectionLost) else logging.WARNING
@@ -119,6 +119,7 @@ class SessionDoor:
             claims.memory_bytes,
             UUID(bytes=claims.session),
             claims.start_seconds,
+            resumes=UUID(bytes=claims.resumes) if claims.resumes else None,
         )
         try:
             self._use_up(claims)

@@ -11,7 +11,10 @@ from dgsf.wire.session import GuestMessage, ProxyMessage, read_from_guest
 from proxy.sessions.cutter import Cut
 from proxy.sessions.relay import RelayLink
 
-STALL_US = 1_000_000  # a guest that takes nothing of what waits for it, for so long, has stopped reading
+# A guest that takes nothing of what waits for it, for so long, has stopped reading.  With a look before and after, and
+# the executor's end, its memory is free within a second.  What waits for a guest is what it asked for: a program that
+# is long in its own code has nothing waiting, and a checkpoint is taken in by a thread.
+STALL_US = 700_000
 
 
 class GuestOwner(Protocol):
@@ -32,7 +35,7 @@ class GuestLink(RelayLink):
     def __init__(self, owner: GuestOwner) -> None:
         super().__init__()
         self._owner = owner
-        self._progress_seen = -1
+        self._progress_seen = (-1, 0)
         self._stuck_since_us = 0
 
     def tell(self, message: ProxyMessage) -> None:

@@ -33,7 +33,7 @@ from proxy.sessions.owner import SessionOwner
 from proxy.sessions.session import Session, Surroundings
 
 log = logging.getLogger(__name__)
-TICK_SECONDS = 0.1
+TICK_SECONDS = 0.05
 LOOK_SECONDS = 1.0
 STOP_SECONDS = 10.0
 MAX_SESSIONS = 2000
@@ -61,7 +61,7 @@ class SessionHub:
         self._row = row
         self._clock = clock
         self._ids = CallIds()
-        self._around = Surroundings(self._opener, directory, clock, self._later, self._changed)
+        self._around = Surroundings(self._opener, directory, clock, self._later, self._changed, self._repeated)
         self._tasks: set[asyncio.Task[Any]] = set()
         self._loops: list[asyncio.Task[None]] = []
         self._written: dict[UUID, SessionState] = {}
@@ -86,11 +86,11 @@ class SessionHub:
         for task in (*self._loops, *self._tasks):
             task.cancel()
         await asyncio.gather(*self._loops, *self._tasks, return_exceptions=True)
+        await self._biller.write_all(STOP_SECONDS)
         try:
             await self._write_down()
         except StoreUnavailable:
             log.warning("sessions_not_written", extra={"sessions": len(self.sessions)})
-        await self._biller.write_all(STOP_SECONDS)
 
     # --- SessionPort
     async def adopt(self, sock: socket.socket, owner: SessionOwner) -> Session:
@@ -177,21 +177,22 @@ class SessionHub:
         for session in self._open():
             if self._biller.due(session):
                 self._biller.cut(session)
+        await self._biller.write()  # first: a row tells only of the segment that runs
         await self._write_down()
-        await self._biller.write()
         for session_id, to in await self._store.asked_moves(self._row.number):
             self._later(self._move_as_asked(session_id, to))
         await self._look_at_devices()
 
     async def _write_down(self) -> None:
         """The rows of those that changed; sessions that are over and written are forgotten."""
-        states = [_state_of(session) for session in self.sessions.values()]
+        settled = [session for session in self.sessions.values() if not self._biller.owes(session.id)]
+        states = [_state_of(session, self._biller.running(session)) for session in settled]
         fresh = [state for state in states if self._written.get(state.id) != state]
         if fresh:
             await self._store.write(self._row.number, self._row.incarnation, fresh)
-        self._written = {state.id: state for state in states}
+        self._written |= {state.id: state for state in states}
         for session_id in [session.id for session in self.sessions.values() if session.over.is_set()]:
-            if self._written[session_id].state == core.State.ended:
+            if session_id in self._written and self._written[session_id].state == core.State.ended:
                 del self.sessions[session_id], self._written[session_id]
 
     async def _look_at_devices(self) -> None:
@@ -228,10 +229,27 @@ class SessionHub:
             self._asked.discard(session_id)
 
     async def _close_old(self) -> None:
+        """Sessions of an earlier life of this proxy are over; what they owe is billed first."""
+        while True:
+            try:
+                owed = await self._store.unbilled_of_old(self._row.number, self._row.incarnation)
+                await self._biller.write_for_dead(owed)
+                await self._store.close_old(self._row.number, self._row.incarnation)
+                return
+            except StoreUnavailable as error:
+                log.warning("old_sessions_not_closed", extra={"error": error.message})
+            await asyncio.sleep(LOOK_SECONDS)
+
+    async def _repeated(self, session: Session) -> int | None:
+        """What was paid of the work that this session will repeat, if it goes on for one lost with its proxy."""
+        lost, owner = session.owner.resumes, session.owner
+        if lost is None:
+            return None
         try:
-            await self._store.close_old(self._row.number, self._row.incarnation)
+            return await self._store.resume(lost, session.id, owner.tenant_id)
         except StoreUnavailable as error:
-            log.warning("old_sessions_not_closed", extra={"error": error.message})
+            log.warning("resumed_session_not_found", extra={"session": str(lost), "error": error.message})
+            return None
 
     def _later(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         task = asyncio.create_task(work)
@@ -245,10 +263,11 @@ class SessionHub:
             log.error("session_task_failed", exc_info=error)
 
 
-def _state_of(session: Session) -> SessionState:
+def _state_of(session: Session, segment: UUID | None) -> SessionState:
     state = session.life.state
     if state is core.State.ended and not session.over.is_set():
         state = core.State.lost  # until its slot is free it has not ended for anybody else
+    unbilled_us, unbilled_nano = session.unbilled if segment is not None else (0, 0)
     return SessionState(
         id=session.id,
         tenant_id=session.owner.tenant_id,
@@ -264,4 +283,7 @@ def _state_of(session: Session) -> SessionState:
         cost_nano=session.cost_nano,
         error_code=session.error.code if session.error is not None else None,
         started_at=session.started_wall,
+        segment_id=segment,
+        unbilled_us=unbilled_us,
+        unbilled_nano=unbilled_nano,
     )

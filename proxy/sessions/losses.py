@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import signal
 
-from dgsf.errors import DgsfError, OutOfMemory, SessionLost, SessionRefused
+from dgsf.errors import DgsfError, ExecutorCrashed, OutOfMemory, SessionLost, SessionRefused
 from dgsf.wire.messages import WorkerExit
 
 EXIT_REFUSED = 76  # the executor's word for a guest that broke the protocol
+_FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM)  # no operation of the guest's ends a process in this way
 
 
 def loss_of(notice: WorkerExit | None, device: str) -> tuple[DgsfError, bool]:
@@ -20,7 +21,9 @@ def loss_of(notice: WorkerExit | None, device: str) -> tuple[DgsfError, bool]:
         return SessionLost(f"the executor on {device} was ended by the platform ({notice.reason})"), True
     if notice.exit_code == EXIT_REFUSED:
         return SessionRefused("the session was closed: its commands broke the protocol"), False
-    return SessionLost(f"the executor on {device} ended by {_how(notice)}"), True
+    crashed = notice.signal not in _FROM_OUTSIDE and (notice.signal or notice.exit_code)
+    kind = ExecutorCrashed if crashed else SessionLost
+    return kind(f"the executor on {device} ended by {_how(notice)}"), True
 
 
 def _how(notice: WorkerExit) -> str:

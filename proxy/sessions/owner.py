@@ -26,6 +26,7 @@ class SessionOwner:
     session_id: UUID | None = None  # None: a new one
     start_seconds: float = 30.0  # how long a `Begin` may wait for a device
     function: str = ""  # the name of that function
+    resumes: UUID | None = None  # lost with its proxy: what this one repeats of it was paid for
 
 
 class Used(NamedTuple):

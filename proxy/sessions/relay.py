@@ -8,7 +8,10 @@ the write buffer's limit, one read and one unfinished frame.
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import select
+import termios
+from array import array
 from typing import cast
 
 from dgsf.errors import ConnectionLost, DgsfError, ProtocolError
@@ -55,9 +58,9 @@ class RelayLink(asyncio.Protocol):
         return 0 if self._transport is None or self._lost else self._transport.get_write_buffer_size()
 
     @property
-    def progress(self) -> int:
-        """Bytes that have left for good."""
-        return self.sent - self.waiting
+    def progress(self) -> tuple[int, int]:
+        """Changes whenever the other side takes bytes: what has left here, and what the kernel still has of it."""
+        return self.sent - self.waiting, self._in_kernel() if self.waiting else 0
 
     def pass_on(self, pieces: list[Piece], size: int) -> None:
         """Send frames as they came from elsewhere."""
@@ -111,6 +114,16 @@ class RelayLink(asyncio.Protocol):
         if self._pauses and not self._lost and self._transport is not None and self._other_side_is_gone():
             self.connection_lost(None)
             self._transport.abort()
+
+    def _in_kernel(self) -> int:
+        """Sent, but not confirmed by the other host, or not read by the other process on this one."""
+        assert self._transport is not None
+        count = array("i", [0])
+        try:
+            fcntl.ioctl(self._transport.get_extra_info("socket").fileno(), termios.TIOCOUTQ, count)
+        except OSError:  # it is being closed
+            return 0
+        return count[0]
 
     def _other_side_is_gone(self) -> bool:
         assert self._transport is not None

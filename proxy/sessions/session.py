@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -45,6 +45,7 @@ class Surroundings:
     clock: Clock
     later: Callable[[Coroutine[Any, Any, Any]], asyncio.Task[Any]]
     changed: Callable[[Session], None]  # its state is another one
+    repeated: Callable[[Session], Awaitable[int | None]]  # paid by the session that it goes on with, if that was lost
 
 
 class Session:
@@ -103,9 +104,14 @@ class Session:
 
     def take_usage(self) -> Used:
         """What was used since the last time; whoever takes it bills it."""
-        used = Used(self.device_us - self._taken_us, self.cost_nano - self._taken_nano, self._post_name, self._post_id)
+        used = Used(*self.unbilled, self._post_name, self._post_id)
         self._taken_us, self._taken_nano = self.device_us, self.cost_nano
         return used
+
+    @property
+    def unbilled(self) -> tuple[int, int]:
+        """What the next `take_usage` would give: device time and money."""
+        return self.device_us - self._taken_us, self.cost_nano - self._taken_nano
 
     async def close(self, error: DgsfError | None = None) -> None:
         self.handle(core.Leave(error))
@@ -225,13 +231,16 @@ class Session:
                 self._flush()
 
     async def _open(self, generation: int) -> None:
+        paid = await self._around.repeated(self) if generation == 1 else None
+        if paid is not None:
+            self.meter.resumes(paid)
         try:
             link = await self._around.opener.open(self.owner, self, frozenset(self._failed))
         except DgsfError as error:
             self.handle(core.NotOpened(generation, error))
             return
         self._bind(link)
-        self.meter.attached(link.post.device.price_nano_per_us, replay=generation > 1)
+        self.meter.attached(link.post.device.price_nano_per_us, replay=generation > 1 or paid is not None)
         self.handle(core.Opened(generation))
 
     def _bind(self, link: DeviceLink) -> None:

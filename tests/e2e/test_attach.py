@@ -99,6 +99,23 @@ def test_errors_say_what_to_do(platform, client):
     assert "pip install 'dgsf[torch]'" in program(platform, without_torch)
 
 
+def test_an_operation_that_crashes_its_executor_is_named_and_not_tried_for_ever(platform):
+    said = program(
+        platform,
+        """
+        import dgsf, torch
+        with dgsf.attach(memory="256MiB") as device:
+            lowest = torch.full((4,), -2**31, dtype=torch.int32, device=device)
+            try:
+                print(torch.div(lowest, -torch.ones_like(lowest), rounding_mode="trunc").tolist())
+            except dgsf.DgsfError as error:
+                print(error.code, error.message)
+        """,
+    )
+    assert said.startswith("op_crashed aten::div.Tensor_mode crashed"), said
+    assert "SIGFPE" in said and "at <string>:6" in said
+
+
 def test_a_pool_full_of_warm_workers_makes_room(platform, client):
     name = f"warm-{uuid.uuid4().hex[:8]}"
     client.deploy(_slow, name=name, options={"memory": "64MiB"})
@@ -150,7 +167,7 @@ def test_commands_list_move_drain_and_restore(platform, client):
 
 def _begin(client):
     """A guest's first word, without torch in this process."""
-    from dgsf.sdk.attach import Ticket, connect
+    from dgsf.sdk.doorway import Ticket, connect
     from dgsf.wire.blocking import FrameSocket
     from dgsf.wire.frames import Kind
     from dgsf.wire.messages import encode

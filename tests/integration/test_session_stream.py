@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from dgsf.core.checkpointing import CheckpointPolicy
-from dgsf.errors import DgsfError, OpNotAllowed, ProtocolError, RemoteOpError, SessionLost
+from dgsf.errors import DgsfError, OpCrashed, OpNotAllowed, ProtocolError, RemoteOpError, SessionLost
 from dgsf.remoting.executor.local import LocalExecutors, LocalSpec
 from dgsf.remoting.guest.kinds import Kind
 from dgsf.remoting.guest.modes import parse_modes
@@ -29,6 +29,7 @@ SPLIT = Kind("aten::split.Tensor", [A, 2], outs=2)
 BROKEN = Kind("aten::view", [A, [7, 13]])
 EQUAL = Kind("aten::equal", [A, B], outs=0)
 COUNT = Kind("aten::nonzero", [A])
+DIVIDE = Kind("aten::div.Tensor_mode", [A, B], {"rounding_mode": "trunc"})
 RANDOM = Kind("aten::rand_like", [A])
 
 Opener = Callable[..., SessionStream]
@@ -311,3 +312,71 @@ def test_checkpoints_bound_the_journal(executors: LocalExecutors) -> None:
         assert stream.fetch(total)[0].item() == sum(range(30))
         assert stream.traffic["losses"] == 1
         stream.close()
+
+
+def crash(stream: SessionStream, lowest: int, minus_one: int) -> int:
+    """The smallest int32 by -1: a kernel of torch divides without a look, and the processor ends the process."""
+    return stream.call(DIVIDE, [lowest, minus_one])
+
+
+@pytest.mark.parametrize("modes", ["full", "full,-traces,-coalesce"])
+def test_a_call_that_crashes_two_devices_is_not_tried_on_a_third(executors: LocalExecutors, modes: str) -> None:
+    with lossy_session(executors, LocalSpec(), []) as proxy:
+        stream = SessionStream(proxy.guest, parse_modes(modes))
+        lowest = stream.upload(torch.full((4,), -(2**31), dtype=torch.int32))
+        minus_one = stream.upload(torch.full((4,), -1, dtype=torch.int32))
+        one = stream.upload(torch.ones(4))
+        for _ in range(5):
+            for _ in range(10):
+                stream.free(stream.call(ADD, [one, one]))
+            stream.sync()
+        for _ in range(10):
+            stream.free(stream.call(ADD, [one, one]))
+        crash(stream, lowest, minus_one)
+        stream.call(ADD, [one, one])
+        for _ in range(2):
+            with pytest.raises(OpCrashed, match=r"aten::div\.Tensor_mode crashed .* on two devices") as caught:
+                stream.sync()
+            assert caught.value.details["function"] == "crash"
+        assert proxy.lost == 2
+        stream.close()
+
+
+def test_a_crash_that_does_not_come_again_costs_nothing_but_its_replay(executors: LocalExecutors) -> None:
+    with lossy_session(executors, LocalSpec(), []) as proxy:
+        stream = SessionStream(proxy.guest)
+        total, one = stream.upload(torch.zeros(4)), stream.upload(torch.ones(4))
+        for turn in range(6):
+            proxy.blame_next()
+            stream.call(GROW, [total, one])
+            stream.call(BROKEN, [one])
+            proxy.kill_now()
+            stream.call(GROW, [total, one])
+            with pytest.raises(RemoteOpError, match="shape"):
+                stream.sync()
+            assert stream.fetch(total).tolist() == [2.0 * (turn + 1)] * 4
+        assert proxy.lost == 6
+        stream.close()
+
+
+def test_runs_with_changing_floats_are_repeated_step_by_step_as_they_were(executors: LocalExecutors) -> None:
+    def totals(kill_at: int | None) -> list[float]:
+        with lossy_session(executors, LocalSpec(), []) as proxy:
+            stream = SessionStream(proxy.guest, policy=CheckpointPolicy(replay_seconds=1e9, share=0.0))
+            total, one = stream.upload(torch.zeros(4)), stream.upload(torch.ones(4))
+            seen = []
+            for turn in range(8):
+                for place in range(1, 6):
+                    part = stream.call(SCALE, [one], (turn + place / 8,))
+                    stream.call(GROW, [total, part])
+                    stream.free(part)
+                if turn == kill_at:
+                    proxy.blame_next()
+                    stream.flush()
+                    proxy.kill_now()
+                seen.append(float(stream.fetch(total)[0]))
+            assert proxy.lost == (kill_at is not None)
+            stream.close()
+            return seen
+
+    assert totals(6) == totals(None)

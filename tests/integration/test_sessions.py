@@ -7,9 +7,13 @@ import signal
 from fabric_world import until
 from session_kit import MIB, attach, session_world, worker_of
 
+from dgsf.clock import SystemClock
+from dgsf.store.calls import CallStore
+from dgsf.store.proxies import ProxyStore
 from dgsf.store.sessions import SessionStore
 from dgsf.wire.frames import HEADER, Kind
 from dgsf.wire.session import Ended
+from proxy.sessions.billing import Biller
 
 
 async def workers_gone(world):
@@ -251,3 +255,62 @@ async def test_rows_tell_how_sessions_are_and_old_ones_are_closed_after_a_proxy_
         assert (found.state, found.error_code) == ("ended", "session_lost")
         guest.close()
         await session.over.wait()
+
+
+async def test_what_a_killed_proxy_had_not_billed_is_billed_by_its_next_life_once(database):
+    async with session_world(database) as world:
+        guest, session = await attach(world)
+        await guest.began()
+        await guest.command("use 1234")
+        await guest.ask("echo 1")
+        store = SessionStore(database)
+
+        async def owed():
+            return await store.unbilled_of_old(1, 99)
+
+        found = await until(owed)
+        assert [(each.device_us, each.cost_nano) for each in found] == [(1234, 1234)]
+        for _ in range(2):
+            await Biller(CallStore(database), 1, SystemClock()).write_for_dead(found)
+        await guest.end()  # the earlier life was only slow: its own bill has the same id
+        await session.over.wait()
+        await until(lambda: not world.proxy.sessions.sessions)
+        (row,) = await world.ledger.usage(world.tenant_id)
+        assert (row.calls, row.device_us, row.amount_nano) == (1, 1234, 1234)
+        assert (await world.ledger.check()).clean
+
+
+async def test_a_session_that_goes_on_for_one_lost_with_its_proxy_repeats_it_for_free_and_once(database):
+    async with session_world(database) as world:
+        guest, lost = await attach(world)
+        await guest.began()
+        await guest.command("use 500000")
+        await guest.ask("echo 1")
+        store = SessionStore(database)
+
+        async def written():
+            return any(row.device_us == 500_000 for row in await store.list_sessions())
+
+        await until(written)
+        assert await _time_billed(world, lost) == 670_000, "its proxy lives: the program only hung up"
+        await ProxyStore(database).register("box/proxy", "box", "host")  # its next life
+        assert await _time_billed(world, lost) == 70_000
+        assert await _time_billed(world, lost) == 670_000, "once"
+        guest.close()
+        await lost.over.wait()
+
+
+async def _time_billed(world, lost):
+    """Of a program that repeats what the lost session had done and goes on."""
+    guest, session = await attach(world, resumes=lost.id)
+    await guest.began()
+    await guest.command("use 600000")
+    await guest.ask("echo 2")
+    await guest.replayed()
+    await guest.command("use 70000")
+    await guest.ask("echo 3")
+    await until(lambda: world.proxy.sessions._written.get(session.id, None) is not None)
+    guest.close()
+    await session.over.wait()
+    await until(lambda: session.id not in world.proxy.sessions.sessions)
+    return session.device_us

@@ -1,22 +1,24 @@
 """Guests come in by tickets: good ones once, others not at all."""
 
 import asyncio
+import itertools
 import socket
 import time
 from pathlib import Path
 from uuid import uuid4
 
 import pytest
-from fabric_world import SECRET
+from fabric_world import SECRET, until
 from session_kit import MIB, Guest, session_world
 
 from dgsf.clock import SystemClock
 from dgsf.errors import DgsfError, SessionRefused
-from dgsf.sdk.attach import Ticket, connect
+from dgsf.sdk.doorway import Ticket, connect
 from dgsf.wire.frames import HEADER
 from dgsf.wire.session import Ended
 from dgsf.wire.tickets import Claims, accept, issue, knock, session_key
 from proxy.sessions.door import SessionDoor
+from proxy.sessions.guest_link import STALL_US, GuestLink
 
 
 def claims(world, **changes):
@@ -107,3 +109,35 @@ async def test_a_guest_over_tcp_hears_why_it_was_closed_even_while_it_still_send
             await guest.closed()
         finally:
             await door.stop()
+
+
+class Ears:
+    """A session that only listens."""
+
+    def guest_full(self, full):
+        pass
+
+    def guest_lost(self, error):
+        pass
+
+
+async def test_a_guest_that_reads_slowly_has_not_stopped_reading():
+    """However little it takes at a time: what the kernels have between them counts as not taken yet."""
+    loop, link = asyncio.get_running_loop(), GuestLink(Ears())
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as guest:
+        theirs, _ = server.accept()
+        theirs.setblocking(False)
+        guest.setblocking(False)
+        transport, _ = await loop.create_connection(lambda: link, sock=theirs)
+        link.pass_on([bytes(32 * MIB)], 32 * MIB)
+        now = 0
+        for _ in range(10):
+            assert not link.stalled(now)
+            before, now = link.progress, now + STALL_US - 1
+            while link.progress == before:
+                await loop.sock_recv(guest, 1024)
+        assert not link.stalled(now) and link.waiting
+        later = itertools.count(now, STALL_US)
+        await until(lambda: link.stalled(next(later)))
+        transport.abort()
+        await link.gone.wait()

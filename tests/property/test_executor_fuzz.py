@@ -7,6 +7,7 @@ a sync, or it said why it closed the connection and ended with the code for that
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import random
 import socket
 from collections.abc import Iterator
@@ -82,6 +83,7 @@ def _packed(encode, body: object) -> bytes:
 
 # --- records
 codes = st.integers(-18, 3)
+DIGESTS = st.sampled_from([hashlib.sha256(bytes(32)).digest(), bytes(32), bytes(31)])
 records = st.one_of(
     st.tuples(codes, trees, trees, trees),
     st.tuples(codes, numbers, numbers, st.lists(numbers, max_size=3), st.lists(st.floats(), max_size=2)),
@@ -96,6 +98,8 @@ records = st.one_of(
         numbers,
         st.binary(max_size=33),
     ),
+    st.tuples(st.just(int(Record.KNOWN)), numbers, st.just(0), st.just([8]), st.sampled_from([32, 33]), DIGESTS),
+    st.tuples(st.just(int(Record.SUPPLY)), DIGESTS, st.sampled_from([32, 33, 0, -1, None, 1 << 62]), numbers),
     st.tuples(st.just(int(Record.SNAPSHOT)), numbers, numbers),
     st.tuples(st.just(int(Record.RESTORE)), numbers, numbers, numbers),
     st.tuples(st.just(int(Record.RUN)), st.integers(0, 2), numbers, numbers, numbers),

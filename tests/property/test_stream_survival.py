@@ -1,4 +1,4 @@
-"""Random streams of commands whose executors are killed at random points end as if nothing had happened."""
+"""Random streams of commands whose executors and proxies are lost at random points end as if nothing had happened."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dgsf.remoting.guest.kinds import Kind
 from dgsf.remoting.guest.modes import parse_modes
 from dgsf.remoting.guest.session_stream import SessionStream
 from dgsf.remoting.protocol import FLOAT, TENSOR
-from tests.support.lossy_proxy import lossy_session
+from tests.support.lossy_proxy import lossy_sessions
 
 A, B = {TENSOR: 0}, {TENSOR: 1}
 ADD = Kind("aten::add.Tensor", [A, B])
@@ -35,7 +35,7 @@ STEP = st.one_of(
     st.sampled_from(["add", "scale", "grow", "checkpoint", "broken", "seed", "large"]),
 )
 BODY = st.lists(STEP, min_size=3, max_size=25)
-KILLS = st.lists(st.one_of(st.none(), st.integers(1, 40)), max_size=4)
+KILLS = st.lists(st.one_of(st.none(), st.integers(1, 40), st.integers(-40, -1)), max_size=4)  # below 0: the proxy
 POLICY = CheckpointPolicy(replay_seconds=1e9, share=0.0)
 
 
@@ -126,10 +126,12 @@ def executors() -> Iterator[LocalExecutors]:
         yield found
 
 
-def outcome(executors: LocalExecutors, folder: str, steps: list[str], kills: list[int | None], modes: str) -> list[Any]:
+def outcome(
+    executors: LocalExecutors, folder: str, steps: list[str], kills: list[int | None], modes: str, blame: bool = False
+) -> list[Any]:
     spec = LocalSpec(contents=folder, device_options={"threads": 1})
-    with lossy_session(executors, spec, kills) as proxy:
-        stream = SessionStream(proxy.guest, parse_modes(modes), POLICY)
+    with lossy_sessions(executors, spec, kills, blame) as proxies:
+        stream = SessionStream(proxies.guest, parse_modes(modes), POLICY, reopen=proxies.reopen)
         program = Program(stream)
         program.play(steps)
         seen = program.end()
@@ -138,10 +140,12 @@ def outcome(executors: LocalExecutors, folder: str, steps: list[str], kills: lis
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
-@given(BODY, st.integers(1, 5), KILLS, st.sampled_from(["full", "full,-traces", "full,-known,-coalesce"]))
-def test_killed_executors_change_nothing(
-    executors: LocalExecutors, body: list[str], times: int, kills: list[int | None], modes: str
+@given(
+    BODY, st.integers(1, 5), KILLS, st.sampled_from(["full", "full,-traces", "full,-known,-coalesce"]), st.booleans()
+)
+def test_killed_executors_and_proxies_change_nothing(
+    executors: LocalExecutors, body: list[str], times: int, kills: list[int | None], modes: str, blame: bool
 ) -> None:
     steps = body * times
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as other:
-        assert outcome(executors, folder, steps, kills, modes) == outcome(executors, other, steps, [], "full")
+        assert outcome(executors, folder, steps, kills, modes, blame) == outcome(executors, other, steps, [], "full")

@@ -1,8 +1,8 @@
 """A proxy for tests: relays one session to executors of its own and kills them when told to.
 
 An executor that ends is told to the guest as `Lost`; the next `Begin` gets a fresh one.  A plan says after how
-many of a generation's command frames its executor is killed (None: never), so a test decides where the
-loss falls; the frame itself may or may not have been done by then.
+many of a generation's command frames its executor is killed (None: never; a negative number: the proxy itself goes
+after so many), so a test decides where the loss falls; the frame itself may or may not have been done by then.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from dgsf.errors import ExecutorCrashed
 from dgsf.remoting.executor.local import LocalExecutors, LocalSpec
 from dgsf.wire.frames import Frame, FrameReader, Kind, encode_frame
 from dgsf.wire.messages import Failure, encode
@@ -26,14 +27,18 @@ _CHUNK = 256 * 1024
 class LossyProxy:
     """One session's way; runs in a thread of its own until the guest goes."""
 
-    def __init__(self, executors: LocalExecutors, spec: LocalSpec, kills: list[int | None]) -> None:
+    def __init__(
+        self, executors: LocalExecutors, spec: LocalSpec, kills: list[int | None], blame_first: bool = False
+    ) -> None:
+        self._blame_first = blame_first  # the first kill is told as a crash of the executor's own
         self.guest, self._near = socket.socketpair()
         self.commands = 0  # of this generation
         self.lost = 0
+        self.gone = False  # the guest or this proxy itself
         self.frames: list[int] = []  # command frames per generation
         self._executors = executors
         self._spec = spec
-        self._kills = list(kills)
+        self.kills = list(kills)
         self._far: socket.socket | None = None
         self._far_pid = 0
         self._generation = self._dead = 0
@@ -46,6 +51,10 @@ class LossyProxy:
     def kill_now(self) -> None:
         """The present executor dies, wherever it is."""
         os.kill(self._far_pid, signal.SIGKILL)
+
+    def blame_next(self) -> None:
+        """The next kill is told as a crash."""
+        self._blame_first = True
 
     def join(self) -> None:
         self._thread.join(30)
@@ -61,6 +70,7 @@ class LossyProxy:
         except OSError:
             pass
         finally:
+            self.gone = True
             with contextlib.suppress(OSError):
                 self._near.shutdown(socket.SHUT_RDWR)
             if self._far is not None:
@@ -76,13 +86,24 @@ class LossyProxy:
                     self._near.sendall(frame)
         except OSError:
             pass
-        with contextlib.suppress(OSError):
-            self.lost += 1
-            self.frames.append(self.commands)
-            self._dead = generation
-            lost = Lost(generation, Failure("worker_crashed", "the executor was killed"))
-            self._near.sendall(encode_frame(Kind.SESSION, 0, encode(lost)))
+        if not self.gone:
+            self._tell_lost(generation)
         far.close()
+
+    def _tell_lost(self, generation: int) -> None:
+        self.lost += 1
+        self.frames.append(self.commands)
+        self._dead = generation
+        lost = Lost(generation, self._cause())
+        with contextlib.suppress(OSError):
+            self._near.sendall(encode_frame(Kind.SESSION, 0, encode(lost)))
+
+    def _cause(self) -> Failure:
+        ended = self._executors.exit_code(self._far_pid)
+        first, self._blame_first = self._blame_first, False
+        if ended != -signal.SIGKILL or first:
+            return Failure(ExecutorCrashed.code, f"the executor ended by {ended}")
+        return Failure("worker_crashed", "the executor was killed")
 
     def _forward(self, frame: Frame) -> None:
         if frame.kind == Kind.SESSION:
@@ -101,13 +122,15 @@ class LossyProxy:
             self.commands += 1
             if self.commands == self._kill_at:
                 os.kill(self._far_pid, signal.SIGKILL)
+            elif self._kill_at is not None and self.commands == -self._kill_at:
+                raise OSError("this proxy goes")
 
     def _begin(self, generation: int) -> None:
         self._generation = generation
         self._far = self._executors.connect(self._spec)
         self._far_pid = self._executors.pids[-1]
         self.commands = 0
-        self._kill_at = self._kills.pop(0) if self._kills else None
+        self._kill_at = self.kills.pop(0) if self.kills else None
         self._back = threading.Thread(target=self._relay_back, args=(self._far, generation), daemon=True)
         self._back.start()
 
@@ -134,7 +157,41 @@ def lossy_session(executors: LocalExecutors, spec: LocalSpec, kills: list[int | 
     try:
         yield proxy
     finally:
-        with contextlib.suppress(OSError):
-            proxy.guest.shutdown(socket.SHUT_RDWR)
-        proxy.guest.close()
-        proxy.join()
+        _end(proxy)
+
+
+class LossyProxies:
+    """One proxy after the other: the next one takes the rest of the plan."""
+
+    def __init__(self, executors: LocalExecutors, spec: LocalSpec, kills: list[int | None], blame_first: bool) -> None:
+        self.all = [LossyProxy(executors, spec, kills, blame_first)]
+        self.asked_for: list[str] = []  # the sessions that were to be resumed
+        self._make = lambda rest: LossyProxy(executors, spec, rest)
+
+    @property
+    def guest(self) -> socket.socket:
+        return self.all[-1].guest
+
+    def reopen(self, last: str) -> socket.socket:
+        self.asked_for.append(last)
+        self.all.append(self._make(self.all[-1].kills))
+        return self.guest
+
+
+@contextmanager
+def lossy_sessions(
+    executors: LocalExecutors, spec: LocalSpec, kills: list[int | None], blame_first: bool = False
+) -> Iterator[LossyProxies]:
+    proxies = LossyProxies(executors, spec, kills, blame_first)
+    try:
+        yield proxies
+    finally:
+        for proxy in proxies.all:
+            _end(proxy)
+
+
+def _end(proxy: LossyProxy) -> None:
+    with contextlib.suppress(OSError):
+        proxy.guest.shutdown(socket.SHUT_RDWR)
+    proxy.guest.close()
+    proxy.join()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from dgsf.remoting.executor import recurrent
 from dgsf.remoting.executor.cudadevice import CudaDevice
 from dgsf.remoting.executor.devices import Host
 from tests.unit.test_executor_cuda import HostRuntime
@@ -89,3 +90,32 @@ def test_the_random_state_of_another_kind_of_device_is_a_seed() -> None:
             Host().set_rng_state(bytes(17))
     finally:
         torch.default_generator.set_state(before)
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("finals", [False, True])
+@pytest.mark.parametrize(("mode", "gates"), [(recurrent.RELU, 1), (recurrent.TANH, 1), (recurrent.GRU, 3)])
+def test_layers_of_other_modes_are_those_of_torch_step_by_step(mode, gates, reverse, finals) -> None:
+    torch.manual_seed(0)
+    steps, batch, wide, size = 4, 2, 3, 5
+    source, start = torch.randn(steps, batch, wide), torch.randn(1, batch, size)
+    rows = gates * size
+    weights = [torch.randn(rows, wide), torch.randn(rows, size), torch.randn(rows), torch.randn(rows)]
+    given = [each.requires_grad_() for each in (source, *weights, start)]
+    turned = source.flip(0) if reverse else source
+    out, last = recurrent._WHOLE[mode](turned, start, weights, True, 1, 0.0, True, False, False)
+    out = out.flip(0) if reverse else out
+    to_out, to_last = torch.randn_like(out), torch.randn_like(last) if finals else None
+    total = (out * to_out).sum() + ((last * to_last).sum() if finals else 0)
+    expected = torch.autograd.grad(total, given)
+    rest = (reverse, [], mode, size, 1, True, False, False, True)
+    with torch.no_grad():
+        for bind in (on_gpu, lambda overload: Host().bind(overload, overload.name())):
+            found = bind(LAYER)(source, *weights, start, start, *rest)
+            same(found[:2], (out, last))
+            back = bind(LAYER_BACK)(
+                source, *weights, start, start, *found[:3], to_out, to_last, None, reverse, mode, size, 1, True, True,
+                False, [], False, found[3],
+            )  # fmt: skip
+            for mine, theirs in zip(back, expected, strict=False):
+                torch.testing.assert_close(mine, theirs)

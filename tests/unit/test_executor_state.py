@@ -108,6 +108,70 @@ def test_a_false_content_closes_the_session(guest: TestGuest) -> None:
         guest.answer(1)
 
 
+def test_a_content_is_taken_only_if_it_was_asked_for_and_has_the_announced_size(connect) -> None:
+    record, digest, data = known(1, torch.randn(30_000))
+    for supply, words in (
+        ([digest, len(data) + 1, 1], "were announced"),
+        ([digest, len(data) - 1, 1], "were announced"),
+        ([digest, float(len(data)), 1], "were announced"),
+        ([b"x" * 32, len(data), 1], "was not asked for"),
+    ):
+        guest = connect()
+        guest.send(record)
+        assert guest.answer(0)[0] == Status.NEED
+        guest.send([Record.SUPPLY, *supply])
+        with pytest.raises(Failed, match=words):
+            guest.answer(1)
+    guest = connect()
+    guest.send(record)
+    assert guest.answer(0)[0] == Status.NEED
+    guest.send([Record.SUPPLY, digest, len(data), 1], [Record.SUPPLY, digest, len(data), 2])
+    with pytest.raises(Failed, match="was not asked for"):
+        guest.answer(1)
+
+
+def test_a_content_named_in_two_sizes_closes_the_session(guest: TestGuest) -> None:
+    record, digest, _ = known(1, torch.randn(30_000))
+    guest.send(record, [Record.KNOWN, 2, CODES[torch.float32], [7], 28, digest])
+    assert guest.answer(0)[0] == Status.NEED
+    with pytest.raises(Failed, match="bytes and 28"):
+        guest.answer(0)
+
+
+def test_a_content_without_room_is_lost_and_the_session_goes_on(connect) -> None:
+    guest = connect(memory_bytes=1_000_000)
+    x = torch.randn(200_000)
+    guest.upload_bulk(1, x)
+    guest.sync()
+    record, digest, data = known(2, torch.randn(100_000))
+    for _ in range(2):
+        guest.send(record)
+        assert guest.answer(0)[0] == Status.NEED
+        guest.send([Record.SUPPLY, digest, len(data), 1])
+        guest.bulk(1, data)
+        with pytest.raises(Failed) as failed:
+            guest.sync()
+        assert failed.value.code == "out_of_memory"
+    guest.send([Record.FREE, [1]], record)
+    assert guest.answer(0)[0] == Status.NEED
+    guest.send([Record.SUPPLY, digest, len(data), 1])
+    guest.bulk(1, data)
+    assert guest.fetch(2).shape == (100_000,)
+
+
+def test_transfers_under_way_count_as_memory(connect) -> None:
+    guest = connect(memory_bytes=1_000_000)
+    code = CODES[torch.uint8]
+    for number in range(1, 4):
+        guest.send([Record.UPLOAD_BULK, number, code, [600_000], 600_000, number])
+    for number in range(1, 4):
+        guest.bulk(number, bytes(600_000))
+    with pytest.raises(Failed) as failed:
+        guest.sync()
+    assert failed.value.code == "out_of_memory"
+    assert guest.fetch(1).numel() == 600_000
+
+
 # --- snapshots
 def snapshot(guest: TestGuest, since: int) -> tuple[list, dict[int, bytes]]:
     head_bytes, size, *_ = guest.ask(Record.SNAPSHOT, since)

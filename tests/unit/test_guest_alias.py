@@ -138,3 +138,17 @@ def test_memory_is_told_under_the_devices_own_name_too():
         held, module = torch.ones(8, device=device), torch.get_device_module(device)
         assert module.memory_allocated() == module.max_memory_allocated() == held.nbytes
         assert module.mem_get_info() == ((1 << 30) - held.nbytes, 1 << 30)
+
+
+def test_forward_derivatives_and_scripts_know_the_functions_that_an_alias_replaces():
+    """TorchScript has torch's functions by identity, and scripts what forward derivatives need when they come first."""
+    with bind(InProcessStream(), alias="cuda"):
+        x, v = torch.randn(3, device="cuda"), torch.ones(3, device="cuda")
+        _, tangent = torch.func.jvp(lambda x: x.sin() * 2, (x,), (v,))
+        torch.testing.assert_close(tangent.cpu(), x.cpu().cos() * 2)
+        scripted = torch.jit.script(_two_more)
+        torch.testing.assert_close(scripted(torch.ones(2)), torch.full((2,), 3.0))
+
+
+def _two_more(x: torch.Tensor) -> torch.Tensor:
+    return x + torch.full_like(x, 2.0) + torch.zeros(2)

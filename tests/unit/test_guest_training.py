@@ -72,7 +72,8 @@ def _there(value, like):
 @pytest.mark.parametrize("layer", [
     lambda: torch.nn.LSTM(4, 5, 2), lambda: torch.nn.LSTM(4, 5, bidirectional=True, batch_first=True),
     lambda: torch.nn.LSTM(4, 5, bias=False), lambda: torch.nn.LSTM(4, 5, proj_size=3),
-    lambda: torch.nn.GRU(4, 5, bidirectional=True), lambda: torch.nn.RNN(4, 5),
+    lambda: torch.nn.GRU(4, 5, bidirectional=True), lambda: torch.nn.GRU(4, 5, 2, bias=False, batch_first=True),
+    lambda: torch.nn.RNN(4, 5), lambda: torch.nn.RNN(4, 5, 2, nonlinearity="relu", bidirectional=True),
 ])  # fmt: skip
 def test_recurrent_layers(layer, device, stream):
     both(layer, (3, 2, 4), device=device)
@@ -81,6 +82,30 @@ def test_recurrent_layers(layer, device, stream):
     with torch.no_grad():
         remote(x)
     assert len([name for name in stream.calls if name != "aten::zeros"]) == 1
+
+
+@pytest.mark.parametrize("layer", [lambda: torch.nn.GRU(4, 5, 2), lambda: torch.nn.RNN(4, 5, bidirectional=True)])
+def test_recurrent_layers_train_in_a_call_per_layer_and_direction(layer, device, stream):
+    remote, x = layer().to(device), torch.ones(3, 2, 4, device=device)
+    stream.calls.clear()
+    out, last = remote(x)
+    (out.sum() + last.sum()).backward()
+    for name in ("aten::mkldnn_rnn_layer", "aten::mkldnn_rnn_layer_backward"):
+        assert stream.calls.count(name) == 2
+    assert len(stream.calls) < 50
+
+
+@pytest.mark.parametrize("layer", [lambda: torch.nn.GRU(4, 5, bidirectional=True), lambda: torch.nn.RNN(4, 5)])
+def test_recurrent_layers_can_be_derived_twice(layer, device):
+    torch.manual_seed(0)
+    local = layer()
+    remote, x = copy.deepcopy(local).to(device), torch.randn(3, 2, 4)
+    for model, given in ((local, x.clone()), (remote, x.to(device))):
+        given.requires_grad_(True)
+        (slope,) = torch.autograd.grad(model(given)[0].pow(2).sum(), given, create_graph=True)
+        slope.pow(2).sum().backward()
+    for here, there in zip(local.parameters(), remote.parameters(), strict=True):
+        same(there.grad, here.grad)
 
 
 @pytest.mark.parametrize(("build", "shape"), [

@@ -14,6 +14,7 @@ import torch
 from dgsf.errors import OutOfMemory, ProtocolError
 from dgsf.remoting.executor import uploads
 from dgsf.remoting.executor.contents import check_digest
+from dgsf.remoting.executor.memory import too_much
 from dgsf.remoting.protocol import Record, Status
 
 if TYPE_CHECKING:
@@ -29,7 +30,9 @@ class Arrivals:
         self._machine = machine
         self.transfers = uploads.Transfers(machine.limits.transfers)
         self.ready: Callable[[], bool] = lambda: True  # whether the record that waits can be done now
-        self._needed: set[bytes] = set()  # asked for and not supplied yet
+        self._needed: dict[bytes, int] = {}  # asked for and not supplied yet, with the size that was announced
+        self._coming: set[bytes] = set()  # of those: their bytes are on the way
+        self._no_room: dict[bytes, OutOfMemory] = {}  # supplied, but there was no memory for them
         self.records: dict[int, Callable[..., Any]] = {
             Record.UPLOAD: self._upload,
             Record.UPLOAD_BULK: self._upload_bulk,
@@ -39,7 +42,7 @@ class Arrivals:
 
     def look_ahead(self, records: list[Any], start: int) -> None:
         """Open the transfers and ask for the contents of records that cannot be done yet."""
-        missing: list[bytes] = []
+        missing: list[tuple[bytes, int]] = []
         for position in range(start, len(records)):
             code = records[position][0]
             if code == Record.UPLOAD_BULK:
@@ -52,7 +55,7 @@ class Arrivals:
             elif code == Record.KNOWN:
                 size, digest = records[position][4:6]
                 if not self._machine.contents.has(check_digest(digest), size):
-                    missing.append(digest)
+                    missing.append((digest, size))
         self.need(missing)
 
     # --- bytes in the record, or behind it
@@ -74,8 +77,9 @@ class Arrivals:
             self._put(handle, uploads.shaped(transfer.raw, kind, sizes))
         return None
 
-    def open(self, number: int, size: int) -> uploads.Transfer:
-        if number in self.transfers:
+    def open(self, number: int, size: int, new: bool = False) -> uploads.Transfer:
+        """Memory for a transfer, or a way for its bytes to nowhere; the same one if it is open, unless it is `new`."""
+        if number in self.transfers and not new:
             return self.transfers.get(number)
         try:
             self._machine.memory.reserve(size)
@@ -88,35 +92,57 @@ class Arrivals:
         kind, sizes = uploads.checked(dtype, sizes, size)
         contents = self._machine.contents
         raw = contents.find(check_digest(digest), size)
+        if raw is None and digest in self._no_room:
+            self._machine.lose(handle, self._no_room.pop(digest))
+            return None
         if raw is None:
-            self.wait_for([digest])
+            self.wait_for([(digest, size)])
             return False
         if self._room(handle, size):
             self._put(handle, uploads.shaped(raw, kind, sizes))
             self._machine.changes.contents[handle] = digest
         return None
 
-    def wait_for(self, digests: list[bytes]) -> None:
-        """The record that is being done needs these contents."""
-        self.need(digests)
-        self.ready = lambda: self._needed.isdisjoint(digests)
+    def wait_for(self, contents: list[tuple[bytes, int]]) -> None:
+        """The record that is being done needs these contents, of these sizes."""
+        self.need(contents)
+        self.ready = lambda: self._needed.keys().isdisjoint(digest for digest, _ in contents)
 
-    def need(self, digests: list[bytes]) -> None:
-        asked = [digest for digest in dict.fromkeys(digests) if digest not in self._needed]
+    def need(self, contents: list[tuple[bytes, int]]) -> None:
+        asked: list[bytes] = []
+        for digest, size in contents:
+            if digest not in self._needed:
+                self._needed[digest] = size
+                asked.append(digest)
+            elif self._needed[digest] != size:
+                raise ProtocolError(f"content {digest.hex()[:16]} has {self._needed[digest]} bytes and {size!r}")
         if asked:
-            self._needed.update(asked)
             self._machine.say(self._machine.answers.answer, 0, Status.NEED, asked)
 
+    def refuse_no_room(self) -> None:
+        """Nothing can be done without the contents that were waited for."""
+        if self._no_room:
+            raise ProtocolError("a state does not fit into the leased memory with its contents")
+
     def _supply(self, digest: bytes, size: int, number: int) -> None:
-        check_digest(digest)
+        """Only what was asked for, of the size that was announced, and into memory that there is."""
+        announced = self._needed.get(check_digest(digest))
+        if announced is None or digest in self._coming:
+            raise ProtocolError(f"content {digest.hex()[:16]} was not asked for")
+        if type(size) is not int or size != announced or size <= 0:
+            raise ProtocolError(f"content {digest.hex()[:16]} comes in {size!r} bytes; {announced!r} were announced")
+        transfer = self.open(number, size, new=True)
+        self._coming.add(digest)
 
         def finished(raw: torch.Tensor) -> None:
-            self._machine.contents.publish(digest, raw)
-            self._needed.discard(digest)
+            if transfer.unwanted:
+                self._no_room[digest] = too_much(size, self._machine.memory.live, self._machine.memory.lease)
+            else:
+                self._machine.contents.publish(digest, raw)
+            del self._needed[digest]
+            self._coming.discard(digest)
 
-        if type(size) is not int or not 0 < size <= self._machine.limits.memory_bytes:
-            raise ProtocolError(f"a content of {size!r} bytes cannot be held")
-        self.transfers.open(number, size).finished = finished
+        transfer.finished = finished
 
     # --- helpers
     def _room(self, handle: int, size: int) -> bool:

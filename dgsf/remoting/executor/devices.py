@@ -16,7 +16,7 @@ import torch
 from dgsf.remoting.executor.codes import meta_of
 from dgsf.remoting.executor.kinds import Prepared
 from dgsf.remoting.executor.memory import storage_bytes
-from dgsf.remoting.executor.stand_ins import without_workspace
+from dgsf.remoting.executor.stand_ins import on_cpu
 
 _STATE_BYTES = (16, 5056)  # of generators on CUDA and on the CPU
 
@@ -100,7 +100,7 @@ class Host:
         self._used_ns = 0
 
     def bind(self, overload: Any, name: str) -> Callable[..., Any]:
-        return without_workspace(name, overload._op)
+        return on_cpu(name, overload._op)
 
     def begin(self) -> None:
         self._since = time.perf_counter_ns()

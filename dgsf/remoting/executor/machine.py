@@ -274,7 +274,7 @@ class Machine:
             raise ProtocolError("that is not the state of a random number generator") from error
 
     def _live_bytes(self) -> int:
-        return self.device.memory_of(self.handles.tensors)
+        return self.device.memory_of(self.handles.tensors) + self.arrivals.transfers.bytes
 
 
 def _new_ones(kind: Prepared, result: Any) -> list[Any]:

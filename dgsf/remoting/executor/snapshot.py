@@ -138,6 +138,7 @@ class Snapshots:
             return False
         raw = transfer.raw
         head = _decode(memoryview(raw.numpy())[:head_bytes])
+        arrivals.refuse_no_room()
         missing = self.missing(head[1])
         if missing:
             arrivals.wait_for(missing)
@@ -148,10 +149,11 @@ class Snapshots:
         self._machine.calls = 0
         return None
 
-    def missing(self, storages: list[list[Any]]) -> list[bytes]:
+    def missing(self, storages: list[list[Any]]) -> list[tuple[bytes, int]]:
+        """Contents that are not here, with their sizes."""
         contents = self._machine.contents
         named = [(check_digest(source), size) for _, size, source in storages if source is not True]
-        return [digest for digest, size in named if not contents.has(digest, size)]
+        return [(digest, size) for digest, size in named if not contents.has(digest, size)]
 
     def _become(self, head: list[Any], raw: torch.Tensor) -> None:
         """Storages, then views; the state is then that of the snapshot of this number."""

@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from dgsf.errors import OpNotAllowed
+from dgsf.remoting.executor import recurrent
 
 _LSTM = 2  # the number of that mode
 
@@ -153,8 +154,8 @@ def _second_on_cpu(kernel: Callable[..., Any]) -> Callable[..., Any]:
 _STAND_INS: dict[str, Callable[..., Any]] = {
     "aten::_scaled_dot_product_flash_attention_for_cpu": _attention,
     "aten::_scaled_dot_product_flash_attention_for_cpu_backward": _attention_backward,
-    "aten::mkldnn_rnn_layer": _lstm_layer,
-    "aten::mkldnn_rnn_layer_backward": _lstm_layer_backward,
+    "aten::mkldnn_rnn_layer": lambda *args: _by_mode(9, _lstm_layer, recurrent.forward)(*args),
+    "aten::mkldnn_rnn_layer_backward": lambda *args: _by_mode(14, _lstm_layer_backward, recurrent.backward)(*args),
 }
 _SECOND_ON_CPU = frozenset((
     "aten::lstm.data", "aten::gru.data", "aten::rnn_tanh.data", "aten::rnn_relu.data",
@@ -169,12 +170,24 @@ def off_cpu(name: str, kernel: Callable[..., Any]) -> Callable[..., Any]:
     return _STAND_INS.get(name.removesuffix(".default"), kernel)
 
 
-def without_workspace(name: str, kernel: Callable[..., Any]) -> Callable[..., Any]:
+def on_cpu(name: str, kernel: Callable[..., Any]) -> Callable[..., Any]:
     """What the CPU calls: a layer whose way forward was done on another device has no workspace."""
-    if name.removesuffix(".default") != "aten::mkldnn_rnn_layer_backward":
+    name = name.removesuffix(".default")
+    if name == "aten::mkldnn_rnn_layer":
+        return _by_mode(9, kernel, recurrent.forward)
+    if name != "aten::mkldnn_rnn_layer_backward":
         return kernel
 
     def backward(*args: Any) -> Any:
         return (kernel if args[-1].numel() else _lstm_layer_backward)(*args)
 
-    return backward
+    return _by_mode(14, backward, recurrent.backward)
+
+
+def _by_mode(place: int, lstm: Callable[..., Any], others: Callable[..., Any]) -> Callable[..., Any]:
+    """The layer of the mode that the argument at this place says."""
+
+    def called(*args: Any) -> Any:
+        return (others if args[place] in recurrent.MODES else lstm)(*args)
+
+    return called

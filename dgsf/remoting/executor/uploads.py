@@ -81,6 +81,7 @@ class Transfers:
     """The open transfers of a session."""
 
     def __init__(self, limit: int) -> None:
+        self.bytes = 0  # of memory, in all open ones
         self._limit = limit
         self._open: dict[int, Transfer] = {}
 
@@ -95,13 +96,16 @@ class Transfers:
             raise ProtocolError(f"a transfer {number!r} of {size!r} bytes cannot be opened")
         refuse_over(len(self._open) + 1, self._limit, "open transfers")
         self._open[number] = transfer = Transfer(size, unwanted)
+        self.bytes += transfer.raw.numel()
         return transfer
 
     def get(self, number: int) -> Transfer:
         return self._open[number]
 
     def close(self, number: int) -> Transfer:
-        return self._open.pop(number)
+        transfer = self._open.pop(number)
+        self.bytes -= transfer.raw.numel()
+        return transfer
 
     def sink(self, number: int, size: int) -> memoryview:
         """Where the next bytes of this transfer go."""

@@ -53,6 +53,7 @@ def install(stack: ExitStack, name: str) -> None:
     replace(stack, RemoteTensor, "get_device", lambda self: 0)
     replace(stack, RemoteTensor, "type", _type_of(torch.Tensor.type))
     _classes(stack)
+    _scripts(stack)
     cuda.install(stack)
 
 
@@ -76,7 +77,15 @@ def _named(function: Any) -> Any:
         return function(*args, **kwargs)
 
     made.__name__ = getattr(function, "__name__", "made")
+    made._dgsf_original = function  # type: ignore[attr-defined]
     return made
+
+
+def _scripts(stack: ExitStack) -> None:
+    """TorchScript knows torch's functions by identity; forward-mode derivatives are scripted when first used."""
+    builtins = import_module("torch.jit._builtins")
+    find = builtins._find_builtin
+    replace(stack, builtins, "_find_builtin", lambda function: find(getattr(function, "_dgsf_original", function)))
 
 
 def _to(original: Any) -> Any:

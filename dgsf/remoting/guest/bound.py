@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 from dgsf.errors import NotAttached
 from dgsf.remoting.guest.kinds import Stream
 from dgsf.remoting.guest.layout import Table
+from dgsf.remoting.guest.modes import FULL
 
 NOT_ATTACHED = "no remote device is attached; use the device inside 'with dgsf.attach():' or a fabric function"
 FORKED = (
@@ -26,7 +27,7 @@ REMOTE = "dgsf:0"
 class Bound:
     """What the hot path needs of the present session."""
 
-    __slots__ = ("call", "layouts", "name", "remembers", "standing", "stream", "why")
+    __slots__ = ("call", "elements", "layouts", "name", "remembers", "standing", "stream", "why")
 
     def __init__(self) -> None:
         self.stream: Stream | None = None
@@ -34,6 +35,7 @@ class Bound:
         self.call: Any = refuse
         self.name = REMOTE  # what the program calls the device
         self.remembers = True  # whether shapes are cached; off only to measure what the cache is worth
+        self.elements = True  # whether only what is read of a tensor is downloaded; off only to measure
         self.standing = False  # a function's own device, there as long as the process
         self.why = NOT_ATTACHED  # what to say while there is none
 
@@ -43,7 +45,8 @@ class Bound:
         self.why = NOT_ATTACHED
         self.layouts = Table()
         self.call = refuse if stream is None else stream.call
-        self.remembers = bool(getattr(getattr(stream, "modes", None), "shapes", True))
+        modes = getattr(stream, "modes", FULL)
+        self.remembers, self.elements = modes.shapes, modes.elements
 
     def forked(self) -> None:
         """In a child of the process that has the session: its connection must not be spoken on from here."""

@@ -7,6 +7,7 @@ arrives is handed to `deliver` one frame at a time.  An end of the connection is
 
 from __future__ import annotations
 
+import contextlib
 import select
 import socket
 import threading
@@ -40,6 +41,7 @@ class Channel:
         self._sock = sock
         self._reading = threading.Lock()
         self._broken: ConnectionLost | None = None
+        self.interrupted = False  # we left half a frame behind ourselves: what was sent is not known any more
         self._incoming = select.poll()
         self._incoming.register(sock, select.POLLIN)
         self._both = select.poll()
@@ -71,8 +73,12 @@ class Channel:
         try:
             while buffers:
                 buffers = self._send_some(buffers)
-        except BaseException as error:  # half a frame may be out: there is no way back into step
-            self._broken = error if isinstance(error, ConnectionLost) else ConnectionLost("interrupted while sending")
+        except ConnectionLost as error:
+            self._broken = error
+            raise
+        except BaseException:  # half a frame may be out: there is no way back into step
+            self.interrupted = True
+            self._broken = ConnectionLost("interrupted while sending")
             raise
 
     def _send_some(self, buffers: list[Buffer]) -> list[Buffer]:
@@ -161,6 +167,13 @@ class Channel:
         self.bytes_in += count
         self.intake.filled(count)
         return True
+
+    def last_words(self) -> None:
+        """What had arrived before the connection broke: it may tell why."""
+        with self._reading, contextlib.suppress(OSError):
+            while count := self._sock.recv_into(self.intake.space()):
+                self.bytes_in += count
+                self.intake.filled(count)
 
     def close(self) -> None:
         self._broken = self._broken or ConnectionLost("the session is closed")

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 _encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(list[list[Any]]).decode
 _JOIN_BYTES = 64 * 1024
 
 
@@ -36,6 +37,7 @@ class Journal:
 
     def __init__(self) -> None:
         self.bytes = 0
+        self._done = 0  # entries that a device is known to have done
         self._entries: list[bytes | Transfer] = []
         self._digests: list[bytes] = []
 
@@ -61,30 +63,51 @@ class Journal:
     def drop(self, mark: Mark) -> None:
         """Forgets everything before the mark."""
         del self._entries[: mark.entries]
+        self._done = max(0, self._done - mark.entries)
         del self._digests[: mark.digests]
         self.bytes -= mark.bytes
 
+    def all_done(self) -> None:
+        """An answer says so: everything up to here went well once."""
+        self._done = len(self._entries)
+
     def replay(self) -> Iterator[bytes | Transfer]:
         """All of it in order, small bodies joined."""
-        joined: list[bytes] = []
-        for entry in list(self._entries):
-            if isinstance(entry, bytes):
-                joined.append(entry)
-                if sum(map(len, joined)) < _JOIN_BYTES and len(joined) < 256:
-                    continue
-                yield join_bodies(joined)
-            else:
-                if joined:
-                    yield join_bodies(joined)
-                yield entry
-            joined = []
-        if joined:
+        return _joined(list(self._entries))
+
+    def replay_done(self) -> Iterator[bytes | Transfer]:
+        """The part that went well once."""
+        return _joined(self._entries[: self._done])
+
+    def doubtful(self) -> list[bytes | Transfer]:
+        """The rest, as it was sent."""
+        return self._entries[self._done :]
+
+
+def _joined(entries: list[bytes | Transfer]) -> Iterator[bytes | Transfer]:
+    joined: list[bytes] = []
+    for entry in entries:
+        if isinstance(entry, bytes):
+            joined.append(entry)
+            if sum(map(len, joined)) < _JOIN_BYTES and len(joined) < 256:
+                continue
             yield join_bodies(joined)
+        else:
+            if joined:
+                yield join_bodies(joined)
+            yield entry
+        joined = []
+    if joined:
+        yield join_bodies(joined)
 
 
 # --- bodies: MessagePack arrays that can be put together without decoding them -----------------
 def encode_records(records: list[Any]) -> bytes:
     return _encode(records)
+
+
+def decode_records(body: bytes) -> list[list[Any]]:
+    return _decode(body)
 
 
 def join_bodies(bodies: list[bytes]) -> bytes:

@@ -15,6 +15,7 @@ import torch
 
 from dgsf.remoting.guest.bound import bound
 from dgsf.remoting.guest.kinds import Kind, Meta, Stream
+from dgsf.remoting.guest.modes import FULL, Modes
 
 # All but `free`, by which tensors know their session again.
 _METHODS = tuple(name for name in vars(Stream) if not name.startswith("_") and name != "free")
@@ -23,7 +24,8 @@ _METHODS = tuple(name for name in vars(Stream) if not name.startswith("_") and n
 class LazyStream:
     """See `dgsf.remoting.guest.kinds.Stream`; `opener` makes the real one, and may be tried again if it fails."""
 
-    def __init__(self, opener: Callable[[], Stream]) -> None:
+    def __init__(self, opener: Callable[[], Stream], modes: Modes = FULL) -> None:
+        self.modes = modes
         self.real: Stream | None = None
         self._opener = opener
         self._lock = threading.RLock()

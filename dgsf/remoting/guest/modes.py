@@ -19,7 +19,7 @@ class Modes:
     traces: bool = True  # repeated segments are sent by number
     known: bool = True  # large uploads by their content's hash
     shapes: bool = True  # results' metadata from a cache
-    elements: bool = True  # download just the element that is asked for
+    elements: bool = True  # what is read of a tensor is downloaded, not the tensor
     survival: bool = True  # journal and checkpoints, to outlive the device
     naive: bool = False  # one round trip per call
 

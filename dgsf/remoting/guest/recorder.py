@@ -204,7 +204,7 @@ class Recorder:
         if self._last is not None:
             self._last.follower = template
         self._last = template
-        self._note_lines(run, run.template.calls_before[-1] + 1)
+        self._note_lines(run, len(run.template.lines))
         self._run = None
 
     def _leave(self, run: Run) -> None:

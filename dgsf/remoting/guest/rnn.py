@@ -1,7 +1,12 @@
-"""Recurrent layers: whole without gradients; with them, LSTM by torch's fused layer and the others step by step."""
+"""Recurrent layers: whole without gradients; with them, a layer and direction at once, forward and backward.
+
+An LSTM has torch's own fused layer.  For the others the executor has one, under the same operator; where derivatives of
+derivatives are wanted, and for packed sequences, they are done step by step as torch does them.
+"""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import torch
@@ -10,7 +15,7 @@ from torch.nn import functional
 from dgsf.remoting.guest.dispatch import dispatch
 
 aten = torch.ops.aten
-_LSTM = 2  # the fused layer's number for it
+_RELU, _TANH, _LSTM, _GRU = range(4)  # the fused layer's numbers for them
 
 
 def _gradients(*parts: Any) -> bool:
@@ -27,16 +32,13 @@ def _decomposed() -> Any:
     return decompositions
 
 
-def _kernel(func: Any, name: str, packed: bool) -> Any:
-    """A layer that is sent whole, or done by torch's own decomposition if gradients are wanted."""
+def _kernel(func: Any, name: str) -> Any:
+    """Packed sequences: sent whole, or done by torch's own decomposition if gradients are wanted."""
 
     def layer(*args: Any, **kwargs: Any) -> Any:
-        hidden, params = (args[2], args[3]) if packed else (args[1], args[2])
-        if not _gradients(args[0], hidden, params):
+        if not _gradients(args[0], args[2], args[3]):
             return dispatch(func, args, kwargs)
-        if packed:
-            args = (args[0], args[1].tolist(), *args[2:])
-        return getattr(_decomposed(), name)(*args, **kwargs)
+        return getattr(_decomposed(), name)(args[0], args[1].tolist(), *args[2:], **kwargs)
 
     return layer
 
@@ -79,6 +81,83 @@ def _fused_layer(source: Any, hidden: Any, params: Any, has_biases: bool, revers
     return out, (last.reshape(hidden[0].shape), cell.reshape(hidden[1].shape))
 
 
+class _Layer(torch.autograd.Function):
+    """A layer of a GRU or RNN in one call, and its way back in another."""
+
+    @staticmethod
+    def forward(ctx: Any, mode: int, reverse: bool, source: Any, hidden: Any, *weights: Any) -> Any:
+        size = hidden.size(-1)
+        given = (source, *weights, hidden, hidden)
+        out, last, cell, workspace = dispatch(
+            aten.mkldnn_rnn_layer.default,
+            (*given, reverse, [], mode, size, 1, True, False, False, True),
+            {},
+        )
+        ctx.mode, ctx.reverse, ctx.size = mode, reverse, size
+        ctx.save_for_backward(*given[:6], out, last, cell, workspace)
+        return out, last
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        *given, out, last, cell, workspace = ctx.saved_tensors
+        if torch.is_grad_enabled():  # they are to be derived again
+            return (None, None, *_derived_again(ctx.mode, ctx.reverse, given, grads))
+        found = dispatch(
+            aten.mkldnn_rnn_layer_backward.default,
+            (*given, given[5], out, last, cell, *grads, None, ctx.reverse, ctx.mode, ctx.size, 1, True, True, False, [],
+             False, workspace),
+            {},
+        )  # fmt: skip
+        return (None, None, found[0], found[5], *found[1:5])
+
+
+def _derived_again(mode: int, reverse: bool, given: list[Any], grads: Any) -> Any:
+    source, *weights, hidden = given
+    out, last = _decomposed().one_layer_rnn(source, hidden[0], weights, True, _cell(mode), reverse)
+    inputs = [source, hidden, *weights]
+    wanted = [each for each in inputs if each.requires_grad]
+    found = iter(
+        torch.autograd.grad((out, last.unsqueeze(0)), wanted, grads, create_graph=True, materialize_grads=True)
+    )
+    return [next(found) if each.requires_grad else None for each in inputs]
+
+
+def _cell(mode: int) -> Any:
+    torchs = _decomposed()
+    return torchs.gru_cell if mode == _GRU else torchs.rnn_cell(torch.tanh if mode == _TANH else torch.relu)
+
+
+def _by_layers(func: Any, mode: int) -> Any:
+    """A layer's kernel of this mode."""
+
+    def layers(
+        source: Any, hx: Any, params: Any, has_biases: bool, num_layers: int, dropout: float, train: bool,
+        bidirectional: bool, batch_first: bool,
+    ) -> Any:  # fmt: skip
+        if not _gradients(source, hx, params):
+            args = (source, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first)
+            return dispatch(func, args, {})
+        torchs = _decomposed()
+        whole = source.dtype is torch.float32 and source.numel() and not torch._C._are_functorch_transforms_active()
+        layer = partial(_one_layer, mode) if whole else partial(torchs.one_layer_rnn, hidden_fn=_cell(mode))
+        out, finals = torchs._rnn_helper(
+            source, hx.unbind(0), torchs.gather_params(params, has_biases, False), has_biases, num_layers, dropout,
+            train, bidirectional, batch_first, layer,
+        )  # fmt: skip
+        return out, torch.stack(finals, 0)
+
+    return layers
+
+
+def _one_layer(mode: int, source: Any, hidden: Any, params: Any, has_biases: bool, reverse: bool = False) -> Any:
+    weights = list(params)
+    if not has_biases:
+        none = torch.zeros(params[0].size(0), dtype=source.dtype, device=source.device)
+        weights = [*params[:2], none, none]
+    out, last = _Layer.apply(mode, reverse, source.contiguous(), hidden.unsqueeze(0).contiguous(), *weights)
+    return out, last.squeeze(0)
+
+
 def _lstm_cell(source: Any, hx: Any, w_ih: Any, w_hh: Any, b_ih: Any = None, b_hh: Any = None) -> Any:
     """One step of an LSTM; torch would choose a kernel that only CUDA has."""
     if not _gradients(source, hx, [each for each in (w_ih, w_hh, b_ih, b_hh) if each is not None]):
@@ -105,11 +184,10 @@ def register(library: Any) -> None:
     library.impl("lstm_cell", _lstm_cell, "AutogradPrivateUse1")
     library.impl("gru_cell", _gru_cell, "AutogradPrivateUse1")
     library.impl("lstm.input", _lstm, "AutogradPrivateUse1")
-    library.impl("lstm.data", _kernel(aten.lstm.data, "lstm_data_impl", True), "AutogradPrivateUse1")
-    library.impl("gru.input", _kernel(aten.gru.input, "gru_impl", False), "AutogradPrivateUse1")
-    library.impl("gru.data", _kernel(aten.gru.data, "gru_impl_data", True), "AutogradPrivateUse1")
+    library.impl("lstm.data", _kernel(aten.lstm.data, "lstm_data_impl"), "AutogradPrivateUse1")
+    library.impl("gru.data", _kernel(aten.gru.data, "gru_impl_data"), "AutogradPrivateUse1")
+    for name, mode in (("gru", _GRU), ("rnn_tanh", _TANH), ("rnn_relu", _RELU)):
+        library.impl(f"{name}.input", _by_layers(getattr(aten, name).input, mode), "AutogradPrivateUse1")
     for kind in ("tanh", "relu"):
-        packet = getattr(aten, f"rnn_{kind}")
-        for overload, packed in (("input", False), ("data", True)):
-            kernel = _kernel(getattr(packet, overload), f"rnn_{kind}_{overload}", packed)
-            library.impl(f"rnn_{kind}.{overload}", kernel, "AutogradPrivateUse1")
+        kernel = _kernel(getattr(aten, f"rnn_{kind}").data, f"rnn_{kind}_data")
+        library.impl(f"rnn_{kind}.data", kernel, "AutogradPrivateUse1")

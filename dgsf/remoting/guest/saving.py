@@ -131,10 +131,11 @@ class Saver:
             self._link.owe(done.failure)
 
     def _drain(self, saving: Saving) -> None:
+        channel = self._link.channel
         try:
-            self._link.channel.drain(lambda: saving.state.done or not self._link.whole)
+            channel.drain(lambda: saving.state.done or not self._link.whole)
         except DgsfError as error:
-            self._link.fail(error)
+            self._link.broke(channel, error)
 
     def _take_if_done(self) -> None:
         saving = self._saving

@@ -24,7 +24,7 @@ from dgsf.remoting.guest.kinds import Kind, Meta
 from dgsf.remoting.guest.modes import FULL, Modes
 from dgsf.remoting.guest.pace import Pace
 from dgsf.remoting.guest.recorder import Recorder
-from dgsf.remoting.guest.survival import Survival
+from dgsf.remoting.guest.survival import Reopen, Survival
 from dgsf.remoting.guest.uploads import Uploads
 from dgsf.remoting.protocol import Record
 from dgsf.wire.session import Began
@@ -43,16 +43,16 @@ class SessionStream:
         modes: Modes = FULL,
         policy: CheckpointPolicy | None = None,
         now: Callable[[], float] = time.perf_counter,
+        reopen: Reopen | None = None,
     ) -> None:
-        """Asks for a device over this connection and waits for it."""
+        """Asks for a device over this connection and waits for it; `reopen` gets another one if it breaks."""
         self.modes = modes
         self._lock = threading.RLock()
         self._now = now
         self._recorder = Recorder(traces=modes.traces)
         self._uploads = Uploads(by_hash=modes.known)
-        self._link = Survival(
-            sock, self._recorder, self._uploads, (policy or CheckpointPolicy()) if modes.survival else None, now
-        )
+        bounds = (policy or CheckpointPolicy()) if modes.survival else None
+        self._link = Survival(sock, self._recorder, self._uploads, bounds, now, reopen)
         self._pace = Pace() if modes.coalesce else None
         self._due = 0.0
         self._inline_bytes = 0

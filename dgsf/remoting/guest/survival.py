@@ -1,36 +1,42 @@
-"""The connection of a session that outlives its devices.
+"""The connection of a session that outlives its devices, and its proxy if there is a way to another one.
 
 Sends batches and questions, keeps the journal, and brings everything back on a new device when the proxy says
-`Lost`.  Whatever was being sent or awaited at that moment simply goes on: a journalled
-batch is part of the replay, an open question is asked again behind it.  The stream's lock is held by every
-caller.
+`Lost`, or over a new connection when the proxy itself is gone.  Whatever was being sent or awaited at that moment
+simply goes on: a journalled batch is part of the replay, an open question is asked again behind it.  The stream's
+lock is held by every caller.
 """
 
 from __future__ import annotations
 
 import contextlib
 import socket
+import threading
 from collections.abc import Callable
 from typing import Any
+from uuid import UUID
 
 from dgsf.core.checkpointing import CheckpointPolicy
-from dgsf.errors import ConnectionLost, DgsfError, ProtocolError, SessionLost, UsageError
+from dgsf.errors import ConnectionLost, DgsfError, OpCrashed, ProtocolError, SessionLost, UsageError
 from dgsf.remoting.guest.answers import Answers, Question
 from dgsf.remoting.guest.channel import Channel
 from dgsf.remoting.guest.checkpoint import NOTHING, Checkpoint
-from dgsf.remoting.guest.journal import Journal, Transfer, encode_records, join_bodies
+from dgsf.remoting.guest.journal import Journal, Transfer, decode_records, encode_records, join_bodies
 from dgsf.remoting.guest.recorder import Recorder
 from dgsf.remoting.guest.saving import Saver
+from dgsf.remoting.guest.stepping import Stepper
+from dgsf.remoting.guest.trial import Doubts, Trial
 from dgsf.remoting.guest.uploads import Uploads, digests_in
 from dgsf.remoting.protocol import Record
 from dgsf.wire.frames import MAX_BODY_BYTES, Frame
 from dgsf.wire.frames import Kind as FrameKind
+from dgsf.wire.messages import Failure
 from dgsf.wire.session import Began, Begin, End, Ended, Lost, Replayed, read_from_proxy
 
 _SYNC, _RESTORE = int(Record.SYNC), int(Record.RESTORE)
 LOOK_SECONDS = 0.02  # how often arriving bytes are looked at while nothing is awaited
 MAX_LOSSES_IN_A_ROW = 8
 DEFINITIONS_PER_FRAME = 500
+Reopen = Callable[[str], socket.socket]  # another connection, to go on with what the session of this id had
 GONE = "the proxy of this session is gone and its device state with it; attach again"
 
 
@@ -48,6 +54,7 @@ class Survival:
         uploads: Uploads,
         policy: CheckpointPolicy | None,
         now: Callable[[], float],
+        reopen: Reopen | None = None,
     ) -> None:
         self.channel = Channel(sock, self._deliver)
         self.answers = Answers(self._on_need, self.owe)
@@ -60,9 +67,14 @@ class Survival:
         self._uploads = uploads
         self._policy = policy
         self._now = now
+        self._reopen = reopen
+        self._breaking = threading.Lock()
+        self._cut = False  # the connection is gone, not only the device
         self._generation = 0
+        self._begun = 0  # the last generation of this connection that has a device
         self._calls_before = 0  # this generation
         self._lost: Lost | None = None
+        self._doubts = Doubts()
         self._dead: DgsfError | None = None
         self._owed: DgsfError | None = None
         self.busy = 0.0  # seconds that the device may have worked since the last checkpoint
@@ -91,6 +103,8 @@ class Survival:
 
     def _begin(self) -> None:
         """Asks for a device and waits for it."""
+        if self._cut:
+            self._connect_again()
         self._generation += 1
         self._lost = None
         self.channel.sent = 0
@@ -105,7 +119,19 @@ class Survival:
             raise _LostAgain
 
     def _has_begun(self) -> bool:
-        return not self.whole or (self.began is not None and self.began.generation == self._generation)
+        return not self.whole or self._begun == self._generation
+
+    def _connect_again(self) -> None:
+        """Another connection in the place of the one that is gone; a session of its own to whoever is there."""
+        assert self._reopen is not None
+        old = self.channel
+        old.close()
+        sock = self._reopen("" if self.began is None else str(UUID(bytes=self.began.session)))
+        channel = Channel(sock, self._deliver)
+        channel.bytes_in, channel.bytes_out = old.bytes_in, old.bytes_out
+        self._generation = self._begun = 0
+        with self._breaking:
+            self.channel, self._cut = channel, False
 
     # --- sending ------------------------------------------------------------------------------
     def send(self, records: list[Any], question: Question | None = None, record: list[Any] | None = None) -> None:
@@ -138,10 +164,7 @@ class Survival:
 
     def _command(self, body: bytes) -> None:
         self.frames += 1
-        try:
-            self.channel.command(body)
-        except ConnectionLost as error:
-            self._die(error)
+        self._guarded(lambda: self.channel.command(body))
 
     def _note(self, body: bytes) -> None:
         if self._policy is not None:
@@ -171,6 +194,8 @@ class Survival:
             self._note(encode_records([[_SYNC, question.number]]))
         self._uploads.answered()
         self._recorder.answered()
+        self.journal.all_done()
+        self._doubts.answered()
         if self.busy_since is not None:
             self.busy += self._now() - self.busy_since
             self.busy_since = None
@@ -219,7 +244,7 @@ class Survival:
 
     def _hear(self, message: Began | Lost | Ended) -> None:
         if isinstance(message, Began):
-            self.began = message
+            self.began, self._begun = message, message.generation
         elif isinstance(message, Lost):
             if message.generation == self._generation:
                 self._lost = message
@@ -231,26 +256,39 @@ class Survival:
         self._uploads.needed.extend(digests)
 
     def _guarded(self, work: Callable[[], Any]) -> None:
-        """Work with the channel; the end of the connection is the end of the session."""
+        """Work with the channel; if that breaks, the session is lost or over, as whoever mends will see."""
+        channel = self.channel
         try:
             work()
         except ConnectionLost as error:
-            self._die(error)
+            self.broke(channel, error)
+            self.check_alive()
 
-    def _die(self, error: DgsfError) -> None:
-        self.fail(error)  # an `Ended` before it tells more
-        assert self._dead is not None
-        raise self._dead from None  # the session's end says all that the connection's would
+    def broke(self, channel: Channel, error: DgsfError) -> None:
+        """This channel is of no use any more: whatever was said before tells why, else the proxy is gone."""
+        with self._breaking:  # the thread of a checkpoint may have met it, too
+            if channel is not self.channel or self._cut or self._dead is not None:
+                return
+            channel.last_words()
+            if self._dead is None and self._can_reopen(channel, error):
+                self._lost = self._lost or Lost(self._generation, Failure.of(error))
+                self._cut = True
+            else:
+                self.fail(error)
+
+    def _can_reopen(self, channel: Channel, error: DgsfError) -> bool:
+        way_there = self._reopen is not None and self._policy is not None
+        return way_there and isinstance(error, ConnectionLost) and not channel.interrupted
 
     def fail(self, error: DgsfError) -> None:
-        """A thread that reads met the end of the session; whoever uses it next is told."""
+        """The session is over; whoever uses it next is told."""
         if self._dead is None:
-            ended = isinstance(error, SessionLost)
-            self._dead = error if ended else SessionLost(f"{GONE} ({error.message})")
+            broken = isinstance(error, ConnectionLost | ProtocolError)
+            self._dead = SessionLost(f"{GONE} ({error.message})") if broken else error
 
     def check_alive(self) -> None:
         if self._dead is not None:
-            raise self._dead
+            raise self._dead from None  # it says all that the connection's own error would
 
     # --- mending ------------------------------------------------------------------------------
     def _mend(self) -> None:
@@ -284,6 +322,7 @@ class Survival:
                 if lost is None:
                     return
                 self._refuse_if_final(lost)
+                self._judge(lost)
                 self.losses += 1
                 try:
                     self._begin()
@@ -303,6 +342,13 @@ class Survival:
             self._dead = SessionLost(f"the remote device was lost: {lost.failure.message}")
             raise self._dead
 
+    def _judge(self, lost: Lost) -> None:
+        """Whether another device should be tried: not for a call that crashed two already."""
+        culprit = self._doubts.crashed_at(lost.failure)
+        if culprit is not None:
+            call, told = culprit
+            raise self._recorder.lines.error(self._calls_before + call, OpCrashed.code, told)
+
     def _replay(self) -> None:
         saved = self.saved
         self._calls_before = saved.calls
@@ -313,16 +359,39 @@ class Survival:
             transfer = self._uploads.new_transfer()
             self._again(encode_records([[_RESTORE, len(head), size, transfer]]))
             self._guarded(lambda: self.channel.bulk(transfer, pieces))
-        for entry in self.journal.replay():
-            if isinstance(entry, Transfer):
-                self._guarded(lambda item=entry: self.channel.bulk(item.number, [item.data]))  # type: ignore[misc]
-            else:
-                self._again(entry)
+        if self._doubts.any:
+            self._replay_by_steps()
+        else:
+            for entry in self.journal.replay():
+                self._repeat(entry)
         self._guarded(lambda: self.channel.say(Replayed(self._generation)))
         for question in list(self.answers.open.values()):
             if question.again is not None:
                 self._again(encode_records([question.again]))
         self._mend()
+
+    def _replay_by_steps(self) -> None:
+        """What went well once as it was; the rest so that a crash can be told from its call."""
+        stepper = Stepper(self.saved.definitions)
+        for entry in self.journal.replay_done():
+            if isinstance(entry, bytes):
+                stepper.skip(decode_records(entry))
+            self._repeat(entry)
+        trial = self._doubts.trial = Trial(stepper, self.answers, self.owe)
+        self._again(encode_records([trial.begin()]))
+        for entry in self.journal.doubtful():
+            if isinstance(entry, Transfer):
+                self._repeat(entry)
+                continue
+            for group in trial.groups(decode_records(entry)):
+                for body in self._encode(group):
+                    self._again(body)
+
+    def _repeat(self, entry: bytes | Transfer) -> None:
+        if isinstance(entry, Transfer):
+            self._guarded(lambda: self.channel.bulk(entry.number, [entry.data]))
+        else:
+            self._again(entry)
 
     def _again(self, body: bytes) -> None:
         self._command(body)

@@ -12,6 +12,7 @@ import torch
 
 from dgsf.remoting.guest import failures
 from dgsf.remoting.guest.bound import bound
+from dgsf.remoting.guest.elements import printed
 from dgsf.remoting.guest.layout import PENDING, Layout
 
 DEVICE_NAME = "dgsf"
@@ -63,7 +64,8 @@ class RemoteTensor(torch.Tensor):
         self._h, self._m = new._h, new._m
 
     def tolist(self) -> Any:
-        return self.detach().cpu().tolist()
+        with torch.no_grad():
+            return self.cpu().tolist()
 
     def numpy(self, *, force: bool = False) -> Any:
         if not force:
@@ -79,7 +81,7 @@ class RemoteTensor(torch.Tensor):
     def __repr__(self, *, tensor_contents: Any = None) -> str:
         strings = torch._tensor_str
         with torch.no_grad():
-            contents = tensor_contents or strings._tensor_str(self.detach().cpu(), len("tensor("))
+            contents = tensor_contents or printed(self, len("tensor("))
             text: str = strings._str(self, tensor_contents=contents)
         text = text.replace("RemoteTensor(", "tensor(", 1)
         if not getattr(self, "_is_param", False):

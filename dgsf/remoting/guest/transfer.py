@@ -11,6 +11,7 @@ import torch
 
 from dgsf.errors import UsageError
 from dgsf.remoting.guest.bound import OTHER_SESSION, bound
+from dgsf.remoting.guest.elements import cut_from_whole
 from dgsf.remoting.guest.encode import DTYPE_CODE
 from dgsf.remoting.guest.kinds import Kind
 from dgsf.remoting.guest.layout import PENDING, Layout
@@ -40,7 +41,7 @@ def fetch(tensor: RemoteTensor) -> torch.Tensor:
         raise UsageError(OTHER_SESSION)
     if tensor._m is PENDING:
         materialise(tensor)
-    return stream.fetch(tensor._h.id)
+    return stream.fetch(tensor._h.id) if bound.elements else cut_from_whole(tensor, stream)
 
 
 def materialise(tensor: RemoteTensor) -> None:

@@ -2,20 +2,42 @@
 -- How sessions are, as their proxy knows them; the first time makes the row. A session that has ended stays so.
 INSERT INTO sessions AS s (id, tenant_id, version_id, proxy, proxy_incarnation, device_id, state, generation,
                            memory_bytes, memory_used, bytes_up, bytes_down, device_us, cost_nano, error_code,
-                           started_at, ended_at)
+                           started_at, segment_id, unbilled_us, unbilled_nano, ended_at)
 SELECT g.id, g.tenant_id, g.version_id, $1, $2, g.device_id, g.state, g.generation, g.memory_bytes, g.memory_used,
        g.bytes_up, g.bytes_down, g.device_us, g.cost_nano, g.error_code, to_timestamp(g.started_at),
-       CASE WHEN g.state = 'ended' THEN clock_timestamp() END
+       g.segment_id, g.unbilled_us, g.unbilled_nano, CASE WHEN g.state = 'ended' THEN clock_timestamp() END
 FROM unnest($3::uuid[], $4::bigint[], $5::bigint[], $6::bigint[], $7::text[], $8::int[], $9::bigint[], $10::bigint[],
-            $11::bigint[], $12::bigint[], $13::bigint[], $14::bigint[], $15::text[], $16::float8[])
+            $11::bigint[], $12::bigint[], $13::bigint[], $14::bigint[], $15::text[], $16::float8[], $17::uuid[],
+            $18::bigint[], $19::bigint[])
      AS g (id, tenant_id, version_id, device_id, state, generation, memory_bytes, memory_used, bytes_up, bytes_down,
-           device_us, cost_nano, error_code, started_at)
+           device_us, cost_nano, error_code, started_at, segment_id, unbilled_us, unbilled_nano)
 ON CONFLICT (id) DO UPDATE SET
     device_id = excluded.device_id, state = excluded.state, generation = excluded.generation,
     memory_used = excluded.memory_used, bytes_up = excluded.bytes_up, bytes_down = excluded.bytes_down,
     device_us = excluded.device_us, cost_nano = excluded.cost_nano, error_code = excluded.error_code,
+    segment_id = excluded.segment_id, unbilled_us = excluded.unbilled_us, unbilled_nano = excluded.unbilled_nano,
     updated_at = clock_timestamp(), ended_at = excluded.ended_at
     WHERE s.ended_at IS NULL
+
+-- name: unbilled_of_old_sessions
+-- What attached programs owed when an earlier life of this proxy was killed. The segment's id is the one under which
+-- that life would have billed it: if it did, billing it again changes nothing.
+SELECT segment_id AS id, tenant_id, device_id, unbilled_us AS device_us, unbilled_nano AS cost_nano,
+       extract(epoch FROM updated_at)::float8 AS created_at
+FROM sessions
+WHERE proxy = $1 AND proxy_incarnation < $2 AND ended_at IS NULL AND version_id IS NULL
+  AND segment_id IS NOT NULL AND (unbilled_us > 0 OR unbilled_nano > 0)
+
+-- name: resume_session
+-- $2 repeats what $1 had done, of which was paid what is answered. Only of a session whose proxy was lost (replaced, or
+-- silent for as long as $4 says), and once: unless the one that came first never got a device.
+UPDATE sessions s SET resumed_by = $2
+WHERE s.id = $1 AND s.tenant_id = $3 AND s.version_id IS NULL
+  AND (s.ended_at IS NULL OR s.error_code = 'session_lost')
+  AND NOT EXISTS (SELECT FROM proxies p WHERE p.number = s.proxy AND p.incarnation = s.proxy_incarnation
+                  AND p.heartbeat_at > clock_timestamp() - make_interval(secs => $4::float8))
+  AND NOT EXISTS (SELECT FROM sessions n WHERE n.id = s.resumed_by AND n.id <> $2 AND n.device_id IS NOT NULL)
+RETURNING s.device_us
 
 -- name: close_old_sessions
 -- Those of this proxy's earlier lives: they went with it.
@@ -24,7 +46,7 @@ WHERE proxy = $1 AND proxy_incarnation < $2 AND ended_at IS NULL
 
 -- name: list_sessions
 -- Open ones, and with $2 also the last that ended; of one tenant or of all.
-SELECT s.id, s.tenant_id, t.name AS tenant_name, s.version_id, f.name AS function_name, p.name AS proxy_name,
+SELECT s.id, t.name AS tenant_name, f.name AS function_name, p.name AS proxy_name,
        d.name AS device_name, s.state, s.generation, s.memory_bytes, s.memory_used, s.bytes_up, s.bytes_down,
        s.device_us, s.cost_nano, s.error_code, s.move_to, s.move_error, s.started_at, s.updated_at, s.ended_at
 FROM sessions s JOIN tenants t ON t.id = s.tenant_id

@@ -1,0 +1,54 @@
+"""Downloads of a few elements: only they cross the wire, not the tensor that they are of.
+
+An index or slice is a view on the device, so what is read is the view alone.  Printing a large tensor shows its edges,
+so only these are brought here.  Switched off (`-elements`), both bring the whole tensor, to measure what it is worth.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from dgsf.remoting.guest.bound import bound
+from dgsf.remoting.guest.kinds import Stream
+
+
+def printed(tensor: torch.Tensor, indent: int) -> str:
+    """What torch prints of its values."""
+    strings = torch._tensor_str
+    edge: int = strings.PRINT_OPTS.edgeitems
+    if bound.elements and edge and tensor.numel() > strings.PRINT_OPTS.threshold:
+        try:
+            edges = _edges(tensor, edge).cpu()
+        except RuntimeError:  # of a type for which the device cannot do it
+            edges = None
+        if edges is not None:
+            with strings.printoptions(threshold=0):  # it is to look like a part of something larger
+                return str(strings._tensor_str(edges, indent))
+    return str(strings._tensor_str(tensor.cpu(), indent))
+
+
+def _edges(tensor: torch.Tensor, edge: int) -> torch.Tensor:
+    """The first and last few along each dimension, and one between them, for which torch will print dots."""
+    for dim, size in enumerate(tensor.shape):
+        if size > 2 * edge + 1:
+            tensor = torch.cat((tensor.narrow(dim, 0, edge + 1), tensor.narrow(dim, size - edge, edge)), dim)
+    return tensor
+
+
+def cut_from_whole(tensor: Any, stream: Stream) -> torch.Tensor:
+    """The values of a view, from the whole tensor that it is a view of."""
+    base = tensor._base
+    if base is None or type(base) is not type(tensor) or base._h.id < 0 or not _lies_within(tensor, base):
+        return stream.fetch(tensor._h.id)
+    offset = tensor.storage_offset() - base.storage_offset()
+    return stream.fetch(base._h.id).as_strided(tensor.shape, tensor.stride(), offset).clone()
+
+
+def _lies_within(tensor: torch.Tensor, base: torch.Tensor) -> bool:
+    if tensor.dtype is not base.dtype or not base.is_contiguous() or not tensor.numel():
+        return False
+    first = tensor.storage_offset() - base.storage_offset()
+    reach = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    return first >= 0 and bool(first + reach < base.numel())

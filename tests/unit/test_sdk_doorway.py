@@ -1,0 +1,54 @@
+"""The way back to a proxy: asked again while that may help, given up with one clear error."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dgsf.errors import Forbidden, PlatformError, SessionLost
+from dgsf.sdk.doorway import RETURN_SECONDS, Doorway
+
+
+class Time:
+    """Passes only by sleeping."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def now(self) -> float:
+        return self.seconds
+
+    def sleep(self, seconds: float) -> None:
+        self.seconds += seconds
+
+
+class Gateway:
+    """A client whose gateway says no."""
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+        self.asked: list[str] = []
+
+    def open_session(self, _gpu: str, _memory: str, _wait: float | None, resumes: str) -> dict[str, Any]:
+        self.asked.append(resumes)
+        raise self.error
+
+
+def doorway(gateway: Gateway, time: Time) -> Doorway:
+    return Doorway(gateway, now=time.now, sleep=time.sleep)  # type: ignore[arg-type]
+
+
+def test_a_proxy_that_does_not_come_back_is_waited_for_so_long_and_no_longer() -> None:
+    time, gateway = Time(), Gateway(PlatformError("no proxy takes sessions now"))
+    with pytest.raises(SessionLost, match=r"after (59|60) s: no proxy takes sessions now; .* attach again"):
+        doorway(gateway, time).again("one")
+    assert RETURN_SECONDS - 2 < time.seconds <= RETURN_SECONDS
+    assert len(gateway.asked) > 10 and set(gateway.asked) == {"one"}
+
+
+def test_what_will_not_change_is_not_asked_for_again() -> None:
+    time, gateway = Time(), Gateway(Forbidden("this key may not"))
+    with pytest.raises(SessionLost, match="this key may not"):
+        doorway(gateway, time).again("one")
+    assert gateway.asked == ["one"] and time.seconds == 0
