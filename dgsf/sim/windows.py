@@ -42,6 +42,11 @@ def starts(tasks: int, size: int, count: int) -> list[int]:
     return [(tasks - size) * number // count for number in range(count)]
 
 
+def starts_between(tasks: int, size: int, count: int) -> list[int]:
+    """Where as many other windows begin, halfway between those."""
+    return [(tasks - size) * (2 * number + 1) // (2 * count) for number in range(count)]
+
+
 def compare(tasks: Sequence[Task], fractions: Sequence[int], limit_s: float) -> Compared:
     """One window; `fractions` in %, none for free shares."""
     policy: Policy = SlicedHours([10 * fraction for fraction in fractions]) if fractions else Dgsf()
