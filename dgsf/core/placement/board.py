@@ -138,6 +138,18 @@ class Board:
             pieces |= self.span[task]
         return pieces
 
+    def related(self, task: int, near: list[int], around: list[int], random: Random) -> list[int]:
+        """Tasks to take out with this one: all that overlap, on its GPU and on that of another.
+
+        `near` are those that overlap with it, `around` those that start at about the same time.
+        """
+        gpus = (self.gpu[task], self.gpu[near[int(random.random() * len(near))]])
+        return [other for other in near if self.gpu[other] in gpus]
+
+    def put_together(self, tasks: list[int], random: Random) -> list[int]:
+        """Put some tasks as one; the answer is what is left to put."""
+        return tasks
+
     def with_dependents(self, tasks: list[int]) -> list[int]:
         """These tasks and those that cannot stay without them."""
         return tasks

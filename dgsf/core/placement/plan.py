@@ -1,9 +1,9 @@
 """Plans a batch: when tasks and their times are known beforehand, which GPU each goes to for the fewest GPU hours.
 
-Longest tasks first, each where it adds least to the time that GPUs are in use.  Then again and again a few tasks that
-overlap are taken out and put back in another order; what is a little worse is accepted too, less and less of it, and
-the best plan is kept.  For schedules and reservations, and the fair comparison with an optimum that also knows
-everything; single calls are placed as they come.
+Tasks are put one by one, each where it adds least to the time that GPUs are in use, in several orders; the best is
+taken.  Then again and again a few tasks that overlap are taken out and put back in another order; what is a little
+worse is accepted too, less and less of it, and the best plan is kept.  For schedules and reservations, and the fair
+comparison with an optimum that also knows everything; single calls are placed as they come.
 """
 
 from __future__ import annotations
@@ -14,11 +14,13 @@ from random import Random
 from dgsf.core.placement.board import Board, Interval
 from dgsf.core.placement.sliceboard import SliceBoard, Slicing
 
-ROUNDS = 200
-TAKEN_OUT = 12  # tasks at most, unless they are all tasks of two GPUs
+ROUNDS = 150
+ORDERS = 5
+SCATTERED = 0.25  # how often tasks are taken out at random, instead of all tasks of two GPUs
+TAKEN_OUT = 10
 NEIGHBOURS = 12  # tasks that start before and after
 BLIND = 0.03  # probability that a GPU is overlooked
-WORSE = 0.03  # of the cost, accepted in the first round
+WORSE = 0.02  # of the cost, accepted in the first round
 SAME = 1e-9
 Rank = Callable[[int], int]
 
@@ -32,10 +34,7 @@ def plan(
     """
     if not tasks:
         return [], 0.0
-    board = Board(tasks) if slicing is None else SliceBoard(tasks, slicing)
-    ranks = _ranks(tasks, board.work)
-    for task in sorted(range(len(tasks)), key=ranks[0]):
-        board.put(task, random, 0.0)
+    board, ranks = _first(tasks, random, slicing)
     best, chosen = board.cost, board.gpu[:]
     current, allowed = best, WORSE * best
     neighbours = _Neighbours(tasks, board.span)
@@ -51,20 +50,36 @@ def plan(
     return chosen, time_in_use(tasks, chosen)
 
 
+def _first(tasks: Sequence[Interval], random: Random, slicing: Slicing | None) -> tuple[Board, list[Rank]]:
+    """The best of the plans that put all tasks in one of the orders."""
+    best: Board | None = None
+    ranks: list[Rank] = []
+    for number in range(ORDERS):
+        board = Board(tasks) if slicing is None else SliceBoard(tasks, slicing)
+        ranks = ranks or _ranks(tasks, board.work)
+        for task in sorted(range(len(tasks)), key=ranks[number]):
+            board.put(task, random, 0.0)
+        if best is None or board.cost < best.cost:
+            best = board
+    assert best is not None
+    return best, ranks
+
+
 def _try(board: Board, neighbours: _Neighbours, ranks: Sequence[Rank], random: Random) -> None:
     """Take a few tasks out that overlap, put them back in another order."""
-    task = random.randrange(len(board.gpu))
+    task = int(random.random() * len(board.gpu))
     near = neighbours.of(task)
-    if random.random() < 0.5 or len(near) < 3:
-        out = random.sample(near, min(random.randrange(2, TAKEN_OUT), len(near)))
+    if random.random() < SCATTERED or len(near) < 3:
+        out = random.sample(near, min(2 + int(random.random() * TAKEN_OUT), len(near)))
     else:
-        gpus = (board.gpu[task], board.gpu[random.choice(near)])
-        out = [other for other in near if board.gpu[other] in gpus]
+        out = board.related(task, near, neighbours.around(task), random)
     out = board.with_dependents(out)
     for other in out:
         board.take(other)
-    order = random.randrange(len(ranks) + 1)
-    if order < len(ranks):
+    if random.random() < 0.5:
+        out = board.put_together(out, random)
+    order = int(random.random() * (ORDERS + 1))
+    if order < ORDERS:
         out.sort(key=ranks[order])
     else:
         random.shuffle(out)
@@ -84,10 +99,13 @@ class _Neighbours:
     def of(self, task: int) -> list[int]:
         known = self._known.get(task)
         if known is None:
-            turn, span = self._turn[task], self._spans[task]
-            near = self._by_start[max(0, turn - NEIGHBOURS) : turn + NEIGHBOURS + 1]
-            known = self._known[task] = [other for other in near if self._spans[other] & span]
+            span = self._spans[task]
+            known = self._known[task] = [other for other in self.around(task) if self._spans[other] & span]
         return known
+
+    def around(self, task: int) -> list[int]:
+        turn = self._turn[task]
+        return self._by_start[max(0, turn - NEIGHBOURS) : turn + NEIGHBOURS + 1]
 
 
 def _ranks(tasks: Sequence[Interval], work: Sequence[float]) -> list[Rank]:

@@ -13,6 +13,9 @@ from typing import NamedTuple
 from dgsf.core.placement.board import SPARE, Board, Interval, Kept
 from dgsf.core.placement.model import WHOLE
 
+SAME_OWNER = 0.5  # how often tasks of one owner are taken out with those of one GPU, instead of two GPUs
+TOGETHER = 0.75  # probability that a task is put with others of its owner
+
 
 @dataclass(frozen=True, slots=True)
 class Slicing:
@@ -98,6 +101,47 @@ class SliceBoard(Board):
         inside += self.taken[task]
         self._slices[number] = _Slice(gpu, owner, size, first, inside, alive | longer, tasks | {task})
         self._in[task] = number
+
+    def related(self, task: int, near: list[int], around: list[int], random: Random) -> list[int]:
+        """Or all tasks that start at about the same time, of its owner and on one GPU."""
+        if random.random() >= SAME_OWNER:
+            return super().related(task, near, around, random)
+        owner, gpu = self._owners[task], self.gpu[near[int(random.random() * len(near))]]
+        return [other for other in around if self._owners[other] == owner or self.gpu[other] == gpu]
+
+    def put_together(self, tasks: list[int], random: Random) -> list[int]:
+        """Some tasks of one owner into one new slice, where together they add least.
+
+        One by one none of them might go where all of them are best.
+        """
+        owner = self._owners[tasks[int(random.random() * len(tasks))]]
+        mine = [task for task in tasks if self._owners[task] == owner and random.random() < TOGETHER]
+        chosen = self._filling_one_slice(sorted(mine, key=self._turn.__getitem__))
+        if len(chosen) < 2:
+            return tasks
+        span = self.together(frozenset(chosen))
+        wide, length = self._sizes[chosen[0]] * self.pieces.spread(span), self.pieces.length
+        able = [gpu for gpu, busy in enumerate(self.busy) if busy and not (self.load[gpu] + wide) & self.guard]
+        gpu = min(able, key=lambda gpu: length(span & ~self.busy[gpu]), default=self.busy.index(0))
+        for task in chosen:
+            added = length(self.span[task] & ~self.busy[gpu])
+            if task == chosen[0]:
+                self._open(task, gpu)
+            else:
+                self._join(task, self._opened)
+            self.enter(task, gpu, added)
+        return [task for task in tasks if task not in chosen]
+
+    def _filling_one_slice(self, tasks: list[int]) -> list[int]:
+        """Those, earliest first, that fit into the slice that the first of them opens."""
+        chosen: list[int] = []
+        inside = 0
+        for task in tasks:
+            inside = inside if chosen else self._alone[task] - self.taken[task]
+            if not (inside + self.taken[task]) & self.guard:
+                inside += self.taken[task]
+                chosen.append(task)
+        return chosen
 
     def take(self, task: int) -> None:
         number = self._in[task]
