@@ -30,7 +30,7 @@ class MoveRules:
     pause_s: float = 1.0  # the task stands still so long and ends so much later
     least_saved_s: float = 225.0  # seconds of a device that each move must save
     stays_free_s: float = 1200.0  # a device that is given up is believed to be needed again after so long
-    room_left: int = 300  # thousandths that the devices in use must have left afterwards
+    room_left: int = 250  # thousandths that the devices in use must have left afterwards
     soon_s: float = 60.0  # tasks that end within this are not moved
 
 

@@ -27,7 +27,7 @@ GRADIENT = 0.2
 FIT = 0.1
 STRANDED = 2.0
 PRICE = 4.0
-LONGER = 200.0
+LONGER = 150.0
 MEMORY_FIT = 0.01  # among equals, the device with the least memory left
 LOCALITY = 5.0 * WHOLE
 
