@@ -1,4 +1,4 @@
-"""The placement tables: `python -m loadtests.placement [--seeds 10] [--only openb,rate,hours,optimum,gavel]`.
+"""The placement tables: `python -m loadtests.placement [--seeds 10] [--only openb,default,rate,...]`.
 
 Reads the public traces (DGSF_TRACES), runs every policy over them and prints what came out beside the published
 figure or the goal.  Times are processor time, so that a busy machine disturbs them little.
@@ -12,20 +12,17 @@ from pathlib import Path
 from random import Random
 from statistics import mean, stdev
 
-from rich.console import Console
-from rich.table import Table
-
 from dgsf.config import load_settings
 from dgsf.core.placement import Policy, Workload
 from dgsf.core.placement.classic import BestFit, DotProduct, GpuClustering, GpuPacking, RandomFit
 from dgsf.core.placement.fgd import Fgd
 from dgsf.core.placement.gavel import Gavel
 from dgsf.core.placement.ours import Dgsf
-from dgsf.core.placement.slices import SEVENTHS, Conspirator, SlicedHours
 from dgsf.errors import DgsfError
-from dgsf.sim import gavel, openb, tenants, windows
+from dgsf.sim import gavel, openb
+from loadtests import placement_default, placement_hours, placement_optimum
+from loadtests.placement_tables import console, table
 
-console = Console(highlight=False)
 OPENB: list[tuple[str, Callable[[Workload], Policy], str]] = [
     ("random", lambda _: RandomFit(), "13.70 ± 0.4"),
     ("dot_product", lambda _: DotProduct(), "9.38 ± 0.4"),
@@ -37,16 +34,8 @@ OPENB: list[tuple[str, Callable[[Workload], Policy], str]] = [
     ("dgsf", Dgsf, "≤ 4.1, below fgd each time"),
     ("dgsf, learning", lambda _: Dgsf(), "at most 0.3 above dgsf"),
 ]
-CONSPIRATOR_HOURS = 479.0
 MIXES = ({"k80": 12, "p100": 12, "v100": 12}, {"k80": 20, "p100": 10, "v100": 6}, {"k80": 6, "p100": 10, "v100": 20})
 LOADS = (0.3, 0.5, 0.7, 0.9)
-
-
-def table(title: str, *columns: str) -> Table:
-    made = Table(title=title, title_justify="left")
-    for column in columns:
-        made.add_column(column, justify="left" if column == columns[0] else "right")
-    return made
 
 
 def show_openb(folder: Path, seeds: int) -> None:
@@ -77,56 +66,6 @@ def show_rate(folder: Path) -> None:
     console.print(shown)
 
 
-def show_hours(folder: Path) -> None:
-    tasks = tenants.read_tasks(folder / tenants.TASKS_FILE)
-    rows: list[tuple[str, Policy, str]] = [  # each task stays where it was put
-        ("GPUs shared within a tenant", Conspirator((1000,)), "702 ± 2 %"),
-        ("conspirator: fractions", Conspirator(), "479 ± 2 %"),
-        ("dgsf_slices: the same fractions", SlicedHours(), "≤ 455 (0.95)"),
-        ("first fit, free shares", Policy(), ""),
-        ("best fit, free shares", BestFit(), ""),
-        ("dgsf, free shares", Dgsf(), "≤ 359 (0.75)"),
-    ]
-    shown = table("GPU hours of the fractional tenants", "policy", "hours", "÷ 479", "goal", "µs per task")
-    for name, policy, goal in rows:
-        used = tenants.run(tasks, policy)
-        ratio = used.gpu_hours / CONSPIRATOR_HOURS
-        shown.add_row(name, f"{used.gpu_hours:.1f}", f"{ratio:.3f}", goal, f"{used.seconds / used.tasks * 1e6:.0f}")
-    for worth_s in (1800.0, 30.0):
-        used = tenants.run(tasks, Dgsf(), worth_moving_s=worth_s)
-        name = f"if tasks may move ({used.moves:,} moves, {worth_s:g} s saved by each)"
-        shown.add_row(name, f"{used.gpu_hours:.1f}", f"{used.gpu_hours / CONSPIRATOR_HOURS:.3f}", "", "")
-    for name, hours in (
-        ("bound: shares rounded up", tenants.bound_hours(tasks)),
-        ("pure work", tenants.work_hours(tasks)),
-    ):
-        shown.add_row(name, f"{hours:.1f}", f"{hours / CONSPIRATOR_HOURS:.3f}", "", "")
-    console.print(shown)
-
-
-def show_optimum(folder: Path, count: int, limit_s: float) -> None:
-    tasks = tenants.read_tasks(folder / tenants.TASKS_FILE)
-    for name, fractions, size in (("free shares", (), 28), ("fractions", [f // 10 for f in SEVENTHS], 25)):
-        title = f"{name}: windows of {size} tasks, hours ÷ optimum (the solver has {limit_s:g} s)"
-        shown = table(title, "window", "optimum", "planned", "one by one", "solver s", "faster")
-        solved: list[windows.Compared] = []
-        for start in windows.starts(len(tasks), size, count):
-            with console.status(f"{name}, window at task {start}"):
-                one = windows.compare(tasks[start : start + size], fractions, limit_s)
-            solved += [one] if one.optimum.proved else []
-            hours = f"{one.optimum.gpu_hours:.2f}" + ("" if one.optimum.proved else " (not proved)")
-            ratios = (f"{one.planned:.3f}", f"{one.one_by_one:.3f}")
-            shown.add_row(str(start), hours, *ratios, f"{one.optimum.seconds:.1f}", f"{one.faster:,.0f} x")
-        console.print(shown)
-        if solved:
-            planned, online = mean(one.planned for one in solved), mean(one.one_by_one for one in solved)
-            faster = sum(one.optimum.seconds for one in solved) / sum(one.plan_seconds for one in solved)
-            console.print(
-                f"{len(solved)} of {count} windows solved: planned {planned:.3f}, one by one {online:.3f}, "
-                f"planning {faster:,.0f} x faster than the solver in all"
-            )
-
-
 def show_gavel(folder: Path, seeds: int) -> None:
     speeds = gavel.read_speeds(folder / gavel.TABLE_FILE)
     shown = table("mean completion time, gavel ÷ best fit (goal ≤ 0.8)", "pool", *(f"load {load}" for load in LOADS))
@@ -152,9 +91,9 @@ def _gavel_ratio(speeds: gavel.Speeds, counts: dict[str, int], load: float, seed
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="loadtests.placement", description=__doc__)
     parser.add_argument("--seeds", type=int, default=10)
-    parser.add_argument("--only", default="openb,rate,hours,optimum,gavel")
-    parser.add_argument("--windows", type=int, default=6, help="windows for the solver")
-    parser.add_argument("--solver-seconds", type=float, default=120.0)
+    parser.add_argument("--only", default="openb,default,rate,hours,optimum,gavel")
+    parser.add_argument("--windows", type=int, default=10, help="windows for the solver")
+    parser.add_argument("--solver-seconds", type=float, default=60.0, help="of processor time, for one window")
     chosen = parser.parse_args(arguments)
     try:
         _show(chosen, load_settings().traces)
@@ -167,9 +106,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _show(chosen: argparse.Namespace, folder: Path) -> None:
     tables: dict[str, Callable[[], None]] = {
         "openb": lambda: show_openb(folder, chosen.seeds),
+        "default": lambda: placement_default.show(folder, chosen.seeds),
         "rate": lambda: show_rate(folder),
-        "hours": lambda: show_hours(folder),
-        "optimum": lambda: show_optimum(folder, chosen.windows, chosen.solver_seconds),
+        "hours": lambda: placement_hours.show(folder),
+        "size": lambda: placement_optimum.show_size(folder, chosen.windows, chosen.solver_seconds),
+        "optimum": lambda: placement_optimum.show(folder, chosen.windows, chosen.solver_seconds),
         "gavel": lambda: show_gavel(folder, min(chosen.seeds, 3)),
     }
     for name, show in tables.items():

@@ -20,6 +20,7 @@ from dgsf.core.policies import DEFAULT_PLACEMENT, PLACEMENT_POLICIES
 from dgsf.errors import UsageError
 
 if TYPE_CHECKING:
+    from dgsf.core.placement.consolidate import MoveRules
     from dgsf.sim.experiment import Experiment, Progress
     from dgsf.sim.result import Result
     from dgsf.sim.workload import Workload
@@ -64,6 +65,9 @@ class Options:
     slo_s: float
     fifo: bool
     durations: bool
+    moves: float
+    move_copy_s: float
+    move_pause_s: float
     exclusive: bool
 
 
@@ -134,6 +138,19 @@ class Options:
 @click.option("--slo-s", type=click.FloatRange(0), default=0.0, help="a call must end within so long (3 x its own run)")
 @click.option("--fifo", is_flag=True, help="first come, first served, instead of fairness between tenants")
 @click.option("--durations", is_flag=True, help="placement knows how long tasks run (openb, tenants)")
+@click.option(
+    "--moves", type=click.FloatRange(0), default=0.0, help="running calls that may move per hour, to give devices up"
+)
+@click.option(
+    "--move-copy-s",
+    type=click.FloatRange(0),
+    default=10.0,
+    show_default=True,
+    help="both devices hold a call that moves",
+)
+@click.option(
+    "--move-pause-s", type=click.FloatRange(0), default=1.0, show_default=True, help="a call that moves stands still"
+)
 @click.option("--exclusive", is_flag=True, help="every call gets a whole device")
 @click.option("--against-exclusive", is_flag=True, help="compare sharing with a whole device for every call")
 @click.option("--plot", type=click.Path(path_type=Path), help="draw the comparison into a PNG file")
@@ -186,9 +203,17 @@ def _experiment(options: Options) -> Experiment:
     rules = Rules(
         idle_s=idle_s, mtbf_h=options.mtbf_h, mttr_s=options.mttr_s, interference=options.interference,
         slo_s=options.slo_s, fair=not options.fifo, exclusive=options.exclusive,
-        durations=options.durations, seed=options.seed,
+        durations=options.durations, moves=_move_rules(options), seed=options.seed,
     )  # fmt: skip
     return Experiment(_workload(options), load_pool(options.pool), policies, rules, options.seeds)
+
+
+def _move_rules(options: Options) -> MoveRules | None:
+    from dgsf.core.placement.consolidate import MoveRules
+
+    if not options.moves:
+        return None
+    return MoveRules(per_hour=options.moves, copy_s=options.move_copy_s, pause_s=options.move_pause_s)
 
 
 def _workload(options: Options) -> Callable[[int], Workload]:

@@ -14,17 +14,18 @@ from collections import Counter, OrderedDict, deque
 from collections.abc import Callable
 from random import Random
 
-from dgsf.core.placement import Refusal, Request
+from dgsf.core.placement import Placement, Refusal, Request
 from dgsf.sim.fairness import FairClock
 from dgsf.sim.instance import Instance
 from dgsf.sim.machine import Machine, request_of
+from dgsf.sim.moving import Mover
 from dgsf.sim.pools import PoolSpec
 from dgsf.sim.rules import Rules
 from dgsf.sim.sharing import Sharing
 from dgsf.sim.timeline import Timeline
 from dgsf.sim.workload import Workload
 
-END, EXPIRE, FAIL, REPAIR = range(4)
+END, EXPIRE, COPIED, FAIL, REPAIR = range(5)
 _TELL_EVERY = 20_000
 _DEEP = 16  # waiting functions that are put in order
 _PATIENCE = 1_000  # repairs without a start, after which the calls that still wait are given up
@@ -57,12 +58,15 @@ class Simulator:
         self._made = 0
         self._freed = 0  # rises whenever something may have become placeable
         self._refused: dict[object, int] = {}  # shape: `_freed` when it was refused
-        self._on: dict[int, dict[Instance, None]] = {}  # device: its instances, kept only if devices fail
+        self._tracked = bool(rules.mtbf_h or rules.moves)
+        self._on: dict[int, dict[Instance, None]] = {}  # device: its instances, if devices fail or calls move
+        self.mover = Mover(rules.moves, rules.idle_s, self.machine.pool, self._on) if rules.moves else None
         self._cached: set[tuple[int, int]] = set()  # (row, function): weights in the node's memory
         self._random = Random(rules.seed + 1)  # noqa: S311  # a simulation
         self._sharing = Sharing(rules.interference, self._later_end) if _contended(workload, rules) else None
         self._fair = FairClock(workload.tenant, len(workload.tenants)) if rules.fair else None
         self._running = 0
+        self._copying = 0  # places that are held until a move is done
         self._down = 0
         self._vain = 0
         self.timeline = Timeline(workload, self._requests)
@@ -89,7 +93,7 @@ class Simulator:
             index += 1
             if progress is not None and index % _TELL_EVERY == 0:
                 progress(index)
-        while (self._running or self._can_go_on()) and events:
+        while (self._running or self._copying or self._can_go_on()) and events:
             self._handle(*pop(events))
         self._give_up()
         self.machine.close(self.now)
@@ -106,6 +110,10 @@ class Simulator:
         elif kind == EXPIRE:
             assert isinstance(what, Instance)
             self._expire(what, at)
+        elif kind == COPIED:
+            assert isinstance(what, Instance)
+            self.now = at
+            self._copied(what)
         else:
             assert isinstance(what, int)
             self.now = at
@@ -178,10 +186,17 @@ class Simulator:
             placed = self.machine.place(function, request, self.now)
         if isinstance(placed, Refusal):
             self._refused[shape] = self._freed
-        elif self.rules.mtbf_h:
-            for device in placed.devices:
-                self._on.setdefault(device, {})[placed] = None
+        else:
+            self._track(placed)
         return placed
+
+    def _track(self, item: Instance) -> None:
+        for device in item.devices if self._tracked else ():
+            self._on.setdefault(device, {})[item] = None
+
+    def _untrack(self, item: Instance) -> None:
+        for device in item.devices if self._tracked else ():
+            self._on[device].pop(item, None)
 
     def _load_s(self, item: Instance) -> float:
         """What a cold start takes here: the fork, and the weights from the node's memory or over the network."""
@@ -228,6 +243,8 @@ class Simulator:
         self._rest(item)
         if self._waiting:
             self._serve_waiting()
+        if self.mover is not None:
+            self._give_up_devices(self.mover)
 
     def _may_go_on(self, call: int) -> bool:
         """Whether a warm instance takes its function's next call at once: its tenant is not far ahead of others."""
@@ -285,9 +302,39 @@ class Simulator:
             del self._unused[item]
         self.machine.free(item, self.now)
         self._freed += 1
-        if self.rules.mtbf_h:
-            for device in item.devices:
-                self._on[device].pop(item, None)
+        self._untrack(item)
+
+    # --- moves --------------------------------------------------------------------------------
+    def _give_up_devices(self, mover: Mover) -> None:
+        while moves := mover.wanted(self.now):
+            for item, to in moves:
+                self._move(item, to, mover.rules.copy_s, mover.rules.pause_s)
+
+    def _move(self, item: Instance, to: Placement, copy_s: float, pause_s: float) -> None:
+        """It stands still for a moment and goes on elsewhere; its old place is held until all is copied."""
+        duty = self.workload.functions[item.function].duty
+        if self._sharing is not None:
+            self._sharing.left(item, duty, self.now)
+        self._untrack(item)
+        old = self.machine.move(item, to, self.now, copy_s, pause_s)
+        self._track(item)
+        item.version += 1
+        if self._sharing is None:
+            item.work += pause_s
+            self._later_end(item, item.began + item.work)
+        else:
+            item.work += pause_s - (self.now - item.updated) / item.slow
+            self._sharing.joined(item, duty, self.now)
+        self._made += 1
+        self._copying += 1
+        heapq.heappush(self._events, (self.now + copy_s, self._made, COPIED, old, 0))
+
+    def _copied(self, old: Instance) -> None:
+        self._copying -= 1
+        self.machine.free(old, self.now)
+        self._freed += 1
+        if self._waiting:
+            self._serve_waiting()
 
     # --- waiting ------------------------------------------------------------------------------
     def _serve_waiting(self) -> None:

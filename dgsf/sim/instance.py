@@ -1,4 +1,4 @@
-"""One running or warm instance of a function in the simulator: plain slots, no behaviour."""
+"""One running or warm instance of a function in the simulator: plain slots, next to no behaviour."""
 
 from __future__ import annotations
 
@@ -16,9 +16,7 @@ class Instance:
     def __init__(self, function: int, request: Request, placement: Placement, speed: float, ends_at: float) -> None:
         self.function = function
         self.request = request
-        self.placement = placement
-        self.devices = placement.devices
-        self.row = placement.row
+        self.settle(placement)
         self.share = (request.share or 1000) / 1000 * len(placement.devices)  # devices that its calls use
         self.ends_at = ends_at  # when it is expected to end; 0: not known
         self.speed = speed
@@ -31,3 +29,9 @@ class Instance:
         self.idle_since = 0.0
         self.expiring = False  # an expiry event is in the heap
         self.dead = False
+
+    def settle(self, placement: Placement) -> None:
+        """It is here now."""
+        self.placement = placement
+        self.devices = placement.devices
+        self.row = placement.row

@@ -83,14 +83,26 @@ class Machine:
         ends_at = now + request.duration_s if request.duration_s else 0.0
         taken = self.pool.take(request, found, ends_at)
         item = Instance(function, request, taken, self._speed_of(taken), ends_at)
+        self._hold(item, now)
+        return item
+
+    def move(self, item: Instance, to: Placement, now: float, copy_s: float, pause_s: float) -> Instance:
+        """An instance gets another place; the answer holds the old one, to be freed when the copy is made."""
+        old = Instance(item.function, item.request, item.placement, item.speed, now + copy_s)
+        self.pool.expect_instead(old.placement, item.ends_at, old.ends_at)
+        item.ends_at += pause_s if item.ends_at else 0.0
+        item.settle(self.pool.take(item.request, to, item.ends_at))
+        self._hold(item, now)
+        return old
+
+    def _hold(self, item: Instance, now: float) -> None:
         self._meter(now)
-        self.booked += taken.share * len(item.devices)
+        self.booked += item.placement.share * len(item.devices)
         for device in item.devices:
             if self._held[device] == 0:
                 self.held += 1
                 self._rate += self._price_per_s[device]
             self._held[device] += 1
-        return item
 
     def free(self, item: Instance, now: float) -> None:
         self._meter(now)

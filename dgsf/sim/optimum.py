@@ -8,8 +8,10 @@ smallest fraction that holds its first task, and its GPU holds it while any of i
 from __future__ import annotations
 
 import importlib
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -18,6 +20,7 @@ from dgsf.errors import UsageError
 from dgsf.sim.tenants import HOUR, Task
 
 MICRO = 1_000_000
+_LOOK_EVERY_S = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +39,8 @@ def best_hours(
 ) -> Optimum:
     """The fewest GPU hours for these tasks; `fractions` (in %) asks for tenant-exclusive slices.
 
-    `gpus` is how many GPUs it may use: take as many as some placement needs, and one more.
+    `gpus` is how many GPUs it may use: take as many as some placement needs, and one more.  `limit_s` is processor
+    time, so that a busy machine does not decide what counts as solvable.
     """
     cp_model = _solver()
     model = _Model(cp_model.CpModel(), tasks, gpus)
@@ -46,11 +50,11 @@ def best_hours(
         model.add_shares()
     model.model.minimize(model.cost())
     solver = cp_model.CpSolver()
-    solver.parameters.max_time_in_seconds = limit_s
     solver.parameters.num_workers = workers
     solver.parameters.random_seed = 0
     started = time.process_time()
-    status = solver.solve(model.model)
+    with _stopped_after(limit_s, solver.stop_search):
+        status = solver.solve(model.model)
     seconds = time.process_time() - started
     if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         raise UsageError(f"the solver found no assignment of {len(tasks)} tasks to {gpus} GPUs in {limit_s:g} s")
@@ -62,6 +66,26 @@ def best_hours(
         seconds,
         len(tasks),
     )
+
+
+@contextmanager
+def _stopped_after(limit_s: float, stop: Callable[[], None]) -> Iterator[None]:
+    """Calls `stop`, again and again, once this process has used so much more processor time."""
+    until = time.process_time() + limit_s
+    over = threading.Event()
+
+    def watch() -> None:
+        while not over.wait(_LOOK_EVERY_S):
+            if time.process_time() >= until:
+                stop()
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        over.set()
+        watcher.join()
 
 
 def _solver() -> Any:

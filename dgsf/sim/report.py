@@ -55,12 +55,14 @@ FIGURES = (
     Figure("lost_gpu_hours", "GPU hours lost to failures", _plain, -1),
     Figure("evicted", "warm instances given up", _plain, -1),
     Figure("refused", "calls that found no place", _plain, -1),
+    Figure("moves", "moves of running calls", _plain, -1),
+    Figure("twice_gpu_hours", "GPU hours held twice by moves", _plain, -1),
 )
 
 
 def rows(results: Sequence[Result]) -> list[dict[str, str]]:
-    """The table: figure names down, policies across; rows that are 0 everywhere for failures are left out."""
-    optional = ("retried", "lost_gpu_hours", "evicted", "refused")
+    """The table: figure names down, policies across; rows of failures and moves that are 0 everywhere are left out."""
+    optional = ("retried", "lost_gpu_hours", "evicted", "refused", "moves", "twice_gpu_hours")
     shown = [item for item in FIGURES if item.field not in optional or any(getattr(r, item.field) for r in results)]
     return [
         {"figure": item.text, **{result.policy: item.show(getattr(result, item.field)) for result in results}}

@@ -41,6 +41,8 @@ class Result:
     lost_gpu_hours: float
     evicted: float
     refused: float
+    moves: float
+    twice_gpu_hours: float  # held at both ends of a move
     wait_curve_s: tuple[float, ...]  # percentiles 0 to 100 of the queueing delay
     at_s: tuple[float, ...]  # samples over time
     allocated: tuple[float, ...]
@@ -81,6 +83,8 @@ def summarise(run: Simulator) -> Result:
         lost_gpu_hours=run.lost_s / 3600,
         evicted=run.evicted,
         refused=run.refused,
+        moves=run.mover.moves if run.mover else 0,
+        twice_gpu_hours=run.mover.twice_s / 3600 if run.mover else 0.0,
         wait_curve_s=tuple(curve.tolist()),
         at_s=tuple(timeline.at_s),
         allocated=tuple(timeline.allocated),

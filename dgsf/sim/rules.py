@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from dgsf.core.placement.consolidate import MoveRules
 from dgsf.errors import UsageError
 
 
@@ -26,6 +27,7 @@ class Rules:
     slo_factor: float = 3.0
     evict_tries: int = 4  # idle instances given up for one that finds no room
     backfill: int = 8  # how many waiting functions are tried when something is freed
+    moves: MoveRules | None = None  # running calls may move so that devices can be given up
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -35,3 +37,8 @@ class Rules:
         for name in ("network_mib_per_s", "host_mib_per_s", "mttr_s", "slo_factor"):
             if not 0 < getattr(self, name) < float("inf"):
                 raise UsageError(f"{name} is {getattr(self, name)}; it must be above 0")
+        if self.moves is not None and not 0 <= self.moves.copy_s <= self.moves.soon_s:
+            limit = f"{self.moves.soon_s:g}"
+            raise UsageError(
+                f"a move takes {self.moves.copy_s:g} s; it must be from 0 to {limit}, or it outlives tasks"
+            )

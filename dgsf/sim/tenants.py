@@ -9,13 +9,12 @@ from __future__ import annotations
 import heapq
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from random import Random
 
 from dgsf.core.placement import DeviceView, Placement, Placer, Policy, Pool, Request
-from dgsf.core.placement.consolidate import Held, moves_to_empty_one
 from dgsf.core.placement.model import PLENTY, WHOLE
 from dgsf.errors import TraceError
 from dgsf.sim.tracefiles import number, read_rows, text, whole
@@ -47,7 +46,6 @@ class Usage:
     most_gpus: int
     tasks: int
     seconds: float  # of processor time, spent deciding and booking
-    moves: int = 0
 
 
 def read_tasks(path: Path) -> list[Task]:
@@ -89,7 +87,6 @@ class _Run:
         self.pool = gpu_pool(gpus)
         self.placer = Placer(self.pool, policy, Random(seed))  # noqa: S311 (repeatable on purpose)
         self.meter = _Meter()
-        self.moves = 0
         self._ends: list[tuple[float, int]] = []
         self._running: dict[int, tuple[Request, Placement, float]] = {}
 
@@ -102,50 +99,32 @@ class _Run:
         self._put(key, request, answer, task.end_s)
         heapq.heappush(self._ends, (task.end_s, key))
 
-    def end_until(self, now: float, worth_moving_s: float | None) -> None:
+    def end_until(self, now: float) -> None:
         while self._ends and self._ends[0][0] <= now:
             self.pool.now, key = heapq.heappop(self._ends)
             self._take_out(key)
-            if worth_moving_s is not None:
-                self._consolidate(worth_moving_s)
 
     def _put(self, key: int, request: Request, placement: Placement, end: float) -> None:
         opens = self.pool.tasks[placement.row, placement.columns[0]] == 0
         self.meter.change(self.pool.now, int(opens))
         self._running[key] = (request, self.pool.take(request, placement, end), end)
 
-    def _take_out(self, key: int) -> tuple[Request, Placement, float]:
+    def _take_out(self, key: int) -> None:
         request, placement, end = self._running.pop(key)
         self.pool.give_back(request, placement, end)
         self.meter.change(self.pool.now, -int(self.pool.tasks[placement.row, placement.columns[0]] == 0))
-        return request, placement, end
-
-    def _consolidate(self, worth_s: float) -> None:
-        held: dict[int, list[Held]] = {}
-        for key, (_, placement, end) in self._running.items():
-            held.setdefault(placement.row, []).append(Held(key, placement.share, end))
-        for key, row in moves_to_empty_one(held, self.pool.now, worth_s):
-            request, placement, end = self._take_out(key)
-            there = replace(placement, devices=(int(self.pool.ids[row, 0]),), node=self.pool.nodes[row], row=row)
-            self._put(key, request, there, end)
-            self.moves += 1
 
 
-def run(
-    tasks: Sequence[Task], policy: Policy, gpus: int = 64, seed: int = 0, worth_moving_s: float | None = None
-) -> Usage:
-    """All tasks through one policy; tasks that end at an instant leave before those that arrive then.
-
-    With `worth_moving_s`, tasks may move when a task ends, if each move saves that many seconds of a GPU.
-    """
+def run(tasks: Sequence[Task], policy: Policy, gpus: int = 64, seed: int = 0) -> Usage:
+    """All tasks through one policy; tasks that end at an instant leave before those that arrive then."""
     life = _Run(policy, gpus, seed)
     started = time.process_time()
     for key, task in enumerate(tasks):
-        life.end_until(task.arrival_s, worth_moving_s)
+        life.end_until(task.arrival_s)
         life.arrive(key, task)
-    life.end_until(float("inf"), worth_moving_s)
+    life.end_until(float("inf"))
     seconds = time.process_time() - started
-    return Usage(life.meter.gpu_seconds / HOUR, life.meter.most, len(tasks), seconds, life.moves)
+    return Usage(life.meter.gpu_seconds / HOUR, life.meter.most, len(tasks), seconds)
 
 
 def work_hours(tasks: Sequence[Task]) -> float:

@@ -1,7 +1,7 @@
 """Our placement beside the optimum, on windows of a trace that the solver can solve.
 
 Two figures: planned, where we too know the whole window beforehand as the solver does, and one by one, where each task
-is placed when it arrives.  With fractions, the plan gives every task a slice of its own.
+is placed when it arrives.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from random import Random
 from dgsf.core.placement import Policy
 from dgsf.core.placement.model import WHOLE
 from dgsf.core.placement.ours import Dgsf
-from dgsf.core.placement.plan import Interval, plan
+from dgsf.core.placement.plan import plan
+from dgsf.core.placement.sliceboard import Slicing
 from dgsf.core.placement.slices import SlicedHours
 from dgsf.sim.optimum import Optimum, best_hours
 from dgsf.sim.tenants import HOUR, Task, run
@@ -41,12 +42,16 @@ def starts(tasks: int, size: int, count: int) -> list[int]:
     return [(tasks - size) * number // count for number in range(count)]
 
 
+def starts_between(tasks: int, size: int, count: int) -> list[int]:
+    """Where as many other windows begin, halfway between those."""
+    return [(tasks - size) * (2 * number + 1) // (2 * count) for number in range(count)]
+
+
 def compare(tasks: Sequence[Task], fractions: Sequence[int], limit_s: float) -> Compared:
     """One window; `fractions` in %, none for free shares."""
     policy: Policy = SlicedHours([10 * fraction for fraction in fractions]) if fractions else Dgsf()
     online = run(tasks, policy)
-    intervals = [_interval(task, fractions) for task in tasks]
-    timed = [_timed_plan(intervals) for _ in range(REPEATS)]
+    timed = [_timed_plan(tasks, fractions) for _ in range(REPEATS)]
     gpus, planned, _ = timed[0]
     plan_seconds = min(seconds for _, _, seconds in timed)
     optimum = best_hours(tasks, limit_s, max(gpus) + 2, fractions)
@@ -54,12 +59,10 @@ def compare(tasks: Sequence[Task], fractions: Sequence[int], limit_s: float) -> 
     return Compared(optimum, planned / HOUR / hours, online.gpu_hours / hours, plan_seconds)
 
 
-def _timed_plan(intervals: Sequence[Interval]) -> tuple[list[int], float, float]:
+def _timed_plan(tasks: Sequence[Task], fractions: Sequence[int]) -> tuple[list[int], float, float]:
+    intervals = [(task.arrival_s, task.end_s, task.percent * WHOLE // 100) for task in tasks]
+    sizes = [next((size for size in sorted(fractions) if size >= task.percent), 100) for task in tasks]
+    slicing = Slicing([task.tenant for task in tasks], [size * WHOLE // 100 for size in sizes]) if fractions else None
     started = time.process_time()
-    gpus, planned = plan(intervals, Random(0))  # noqa: S311 (repeatable on purpose)
+    gpus, planned = plan(intervals, Random(0), slicing=slicing)  # noqa: S311 (repeatable on purpose)
     return gpus, planned, time.process_time() - started
-
-
-def _interval(task: Task, fractions: Sequence[int]) -> Interval:
-    percent = next((fraction for fraction in sorted(fractions) if fraction >= task.percent), task.percent)
-    return (task.arrival_s, task.end_s, percent * WHOLE // 100)

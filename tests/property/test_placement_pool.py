@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from dgsf.core.placement import DeviceView, NodeView, Placement, Placer, Pool, Request, make_policy
 from dgsf.core.placement.plan import plan
+from dgsf.core.placement.sliceboard import Slicing
 from dgsf.core.policies import PLACEMENT_POLICIES
 
 GIB = 1024**3
@@ -140,3 +141,33 @@ def test_a_plan_never_overfills_a_gpu_and_counts_its_cost_right(tasks):
         assert all(share <= 1000 for share in load.values())
         paid += len(load)
     assert cost == pytest.approx(paid)
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    tasks=st.lists(
+        st.tuples(st.integers(0, 50), st.integers(1, 30), st.integers(1, 1000), st.sampled_from("abc")), max_size=25
+    )
+)
+def test_a_plan_in_slices_repeats_and_is_never_better_than_its_tasks_alone_need(tasks):
+    intervals = [(start, start + length, share) for start, length, share, _ in tasks]
+    sizes = [next(size for size in (140, 280, 420, 570, 1000) if size >= share) for _, _, share, _ in tasks]
+    slicing = Slicing([owner for *_, owner in tasks], sizes)
+    gpus, cost = plan(intervals, Random(1), 30, slicing)
+    assert (gpus, cost) == plan(intervals, Random(1), 30, slicing)
+    paid = 0
+    for time in range(100):
+        shares, owners = {}, {}
+        for (start, end, share), gpu, owner in zip(intervals, gpus, slicing.owners, strict=True):
+            if start <= time < end:
+                shares[gpu] = shares.get(gpu, 0) + share
+                owners.setdefault(gpu, {}).setdefault(owner, []).append(share)
+        assert all(share <= 1000 for share in shares.values())
+        assert all(sum(_least_slice(held) for held in by.values()) <= 1000 for by in owners.values())
+        paid += len(shares)
+    assert cost == pytest.approx(paid)
+
+
+def _least_slice(shares):
+    """No slices of one owner that hold these shares are together smaller than this."""
+    return max(sum(shares), next(size for size in (140, 280, 420, 570, 1000) if size >= max(shares)))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dgsf.core.placement.consolidate import MoveRules
 from dgsf.core.policies import PLACEMENT_POLICIES
 from dgsf.sim.engine import Simulator
 from dgsf.sim.instance import Instance
@@ -33,6 +34,8 @@ rules = st.builds(
     interference=st.sampled_from([0.0, 0.1]),
     fair=st.booleans(),
     exclusive=st.booleans(),
+    durations=st.booleans(),
+    moves=st.sampled_from([None, MoveRules(1e6, copy_s=1.0, pause_s=0.5, least_saved_s=0.1, room_left=0, soon_s=1.5)]),
     seed=st.integers(0, 5),
 )
 policies = st.sampled_from(PLACEMENT_POLICIES)
@@ -59,6 +62,13 @@ class Watched(Simulator):
         assert not item.dead
         super()._start(item, call, load_s)
 
+    def _move(self, item: Instance, *where: object) -> None:
+        before = item.row, item.devices
+        super()._move(item, *where)
+        pool = self.machine.pool
+        assert item.call >= 0 and (item.row, item.devices) != before
+        assert (pool.left >= 0).all() and pool.usable[pool.where[item.devices[0]]]
+
 
 @settings(max_examples=80, deadline=None)
 @given(workloads(), policies, rules)
@@ -82,8 +92,8 @@ def test_the_same_seed_gives_the_same_result_bit_for_bit(calls, policy, rules):
 
 
 @settings(max_examples=25, deadline=None)
-@given(workloads(), policies)
-def test_everything_is_given_back_when_nothing_stays_warm(calls, policy):
-    run = Simulator(calls, parse_pool("T4:2x2"), policy, Rules(idle_s=0.0)).run()
+@given(workloads(), policies, rules)
+def test_everything_is_given_back_when_nothing_stays_warm(calls, policy, rules):
+    run = Simulator(calls, parse_pool("T4:2x2"), policy, replace(rules, idle_s=0.0)).run()
     assert run.machine.booked == run.machine.held == 0
     assert (run.machine.pool.left[run.machine.pool.ids >= 0] == 1000).all()

@@ -23,7 +23,7 @@ from dgsf.core.placement import (
 )
 from dgsf.core.placement.fgd import Fgd
 from dgsf.core.placement.gavel import Gavel
-from dgsf.core.placement.ours import Dgsf
+from dgsf.core.placement.ours import Dgsf, longer_in_use
 from dgsf.core.placement.prices import room_prices
 from dgsf.core.placement.slices import Conspirator
 from dgsf.core.policies import DEFAULT_PLACEMENT, PLACEMENT_POLICIES
@@ -33,8 +33,9 @@ GIB = 1024**3
 
 
 def gpu(number, node="", free=1000, type_="A100", healthy=True, **more):
+    slots = {"slots": 1, "free_slots": int(free == 1000), **more}
     return DeviceView(
-        number, type_, "cuda", healthy, 1, 8 * GIB, int(free == 1000), 8 * GIB, node=node, free_share=free, **more
+        number, type_, "cuda", healthy, memory_bytes=8 * GIB, free_memory=8 * GIB, node=node, free_share=free, **slots
     )
 
 
@@ -142,6 +143,18 @@ def test_weights_draw_a_request_to_where_they_are():
 def test_a_task_goes_where_the_device_is_in_use_anyway():
     devices = [gpu(1, free=500, busy_until_s=50.0), gpu(2, free=400, busy_until_s=2000.0), gpu(3)]
     assert place(make_policy("dgsf"), share(100, duration_s=1800.0), devices).devices == (2,)
+
+
+def test_an_idle_device_stays_idle_while_one_in_use_has_room():
+    policy = make_policy("dgsf")
+    devices = [gpu(1), gpu(2, free=900, slots=4, free_slots=3), gpu(3, free=200)]
+    assert place(policy, share(50), devices).devices != (1,)
+
+
+def test_of_two_devices_the_one_with_more_tasks_stays_in_use_longer():
+    devices = [gpu(1, free=700, slots=9, free_slots=8), gpu(2, free=700, slots=9, free_slots=4)]
+    assert place(make_policy("dgsf"), share(100), devices).devices == (2,)
+    assert longer_in_use(np.array([0, 1, 3])).tolist() == [1.0, 0.5, 0.25]
 
 
 def test_gavel_picks_the_type_that_suits_the_function():

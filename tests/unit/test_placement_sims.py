@@ -9,11 +9,11 @@ import pytest
 
 from dgsf.core.placement import Policy, make_policy
 from dgsf.core.placement.classic import BestFit
-from dgsf.core.placement.consolidate import Held, moves_to_empty_one
 from dgsf.core.placement.fgd import Fgd
 from dgsf.core.placement.gavel import Gavel
 from dgsf.core.placement.ours import Dgsf
 from dgsf.core.placement.plan import plan
+from dgsf.core.placement.sliceboard import Slicing
 from dgsf.core.placement.slices import Conspirator
 from dgsf.errors import TraceError, UsageError
 from dgsf.sim import gavel, openb, optimum, tenants, windows
@@ -110,11 +110,28 @@ def test_without_the_solver_the_error_says_what_to_install(monkeypatch):
         optimum.best_hours(_random_tasks(2), 1.0, 2)
 
 
+def test_the_solver_stops_at_its_limit_of_processor_time():
+    pytest.importorskip("ortools")
+    try:
+        proved = optimum.best_hours(_random_tasks(60), 0.2, 12).proved
+    except UsageError as error:
+        proved = "no assignment of 60 tasks" not in str(error)
+    assert not proved
+
+
 def test_a_plan_packs_what_fits_together():
     gpus, cost = plan([(0, 10, 600), (0, 10, 600), (0, 10, 400), (0, 10, 400)], Random(0))
     assert cost == pytest.approx(20)
     assert {gpus[0], gpus[1]} == {gpus[2], gpus[3]} and gpus[0] != gpus[1]
     assert plan([], Random(0)) == ([], 0.0)
+
+
+def test_a_plan_lets_tasks_of_one_owner_share_a_slice_and_no_others():
+    tasks = [(0, 10, 400), (2, 8, 500), (0, 10, 570)]
+    one, cost = plan(tasks, Random(0), slicing=Slicing("aab", [1000, 570, 570]))
+    assert one[0] == one[1] != one[2] and cost == pytest.approx(20)
+    apart, cost = plan(tasks, Random(0), slicing=Slicing("abc", [420, 570, 570]))
+    assert apart[0] in apart[1:] and apart[1] != apart[2] and cost in (16, 20)
 
 
 def _table(tmp_path):
@@ -152,19 +169,3 @@ def test_a_wrong_table_of_speeds_is_named(tmp_path, text, told):
     path.write_text(text)
     with pytest.raises(TraceError, match=told):
         gavel.read_speeds(path)
-
-
-def test_moving_gives_up_a_gpu_only_when_all_its_tasks_fit_elsewhere():
-    held = {1: [Held(10, 600, 900.0)], 2: [Held(20, 300, 900.0), Held(21, 100, 50.0)]}
-    assert moves_to_empty_one(held, 0.0, 60.0) == [(20, 1), (21, 1)]
-    assert moves_to_empty_one(held, 0.0, 600.0) == [(10, 2)]  # one move saves as much as two would
-    assert moves_to_empty_one(held, 0.0, 1000.0) == []
-    assert moves_to_empty_one({1: [Held(10, 700, 900.0)], 2: held[2]}, 0.0, 60.0) == []
-    assert moves_to_empty_one({1: held[1], 2: []}, 0.0, 60.0) == []
-
-
-def test_moving_saves_hours_and_never_goes_below_the_bound():
-    tasks = _random_tasks(150)
-    still, moving = tenants.run(tasks, Dgsf()), tenants.run(tasks, Dgsf(), worth_moving_s=10.0)
-    assert moving.moves > 0
-    assert tenants.bound_hours(tasks) <= moving.gpu_hours < still.gpu_hours

@@ -1,8 +1,9 @@
-"""Ours: four terms for where a share or whole devices go, GPU hours where the expected duration is known.
+"""Ours: five terms for where a share or whole devices go, GPU hours where the expected duration is known.
 
 The terms, all in thousandths of a device: how much less of the row the popular shapes can use (FGD's gradient), how
-many devices lose the processors they need (stranded), by how much the price of the shared device's room falls, and
-how full the row is left, as a tie-break.  Weights that a request needs draw it to where they are.
+many devices lose the processors they need (stranded), by how much the price of the shared device's room falls, how
+much longer the device stays in use (FGD alone would rather open an idle one), and how full the row is left, as a
+tie-break.  Weights that a request needs draw it to where they are.
 """
 
 from __future__ import annotations
@@ -26,8 +27,17 @@ GRADIENT = 0.2
 FIT = 0.1
 STRANDED = 2.0
 PRICE = 4.0
+LONGER = 150.0
 MEMORY_FIT = 0.01  # among equals, the device with the least memory left
 LOCALITY = 5.0 * WHOLE
+
+
+def longer_in_use(tasks: Ints) -> Floats:
+    """By how much one more task lengthens the use of devices that hold so many, in durations of a task.
+
+    Of n tasks whose ends nobody knows, the last is expected to end after 1 + 1/2 + ... + 1/n durations of one.
+    """
+    return 1.0 / (np.maximum(tasks, 0) + 1.0)
 
 
 class Dgsf(Fgd):
@@ -76,6 +86,7 @@ class Dgsf(Fgd):
         room = pool.room[rows_of, columns]
         each = values[which] + GRADIENT * self._measure.fall(pool, need, rows_of, columns)
         each -= PRICE * (self._prices[room] - self._prices[room - need.share[rows_of]])
+        each -= LONGER * longer_in_use(pool.tasks[rows_of, columns])
         each -= MEMORY_FIT * WHOLE * (pool.memory[rows_of, columns] / max(1, int(pool.memory.max())))
         each += self._drawn(pool, need, rows_of, columns)
         return best_columns(len(rows), which, columns, each)

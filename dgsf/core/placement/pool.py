@@ -104,6 +104,13 @@ class Pool:
                 self.until[place] = max(self.ends[place], default=0.0)
         self._shift(request, placement, 1, share)
 
+    def expect_instead(self, placement: Placement, before: float, ends_at: float) -> None:
+        """What was expected to end then ends at another time."""
+        for column in placement.columns:
+            if before:
+                self.ends[placement.row, column].remove(before)
+        self._expect(placement.row, placement.columns, ends_at)
+
     def set_health(self, device: int, healthy: bool) -> None:
         """An unhealthy device keeps what it holds and gets nothing new."""
         row, column = self.where[device]

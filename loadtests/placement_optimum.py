@@ -1,0 +1,70 @@
+"""Our plans and our one-by-one placement beside the proved optimum, on windows of the fractional tenants.
+
+The size of the windows is the largest, in steps of two, of which the solver proves at least 80 % within its limit of
+processor time, one thread; it was found (`--only size`) on windows between those that are reported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import mean
+
+from dgsf.core.placement.slices import SEVENTHS
+from dgsf.sim import tenants, windows
+from loadtests.placement_tables import console, table
+
+FRACTIONS = [fraction // 10 for fraction in SEVENTHS]
+KINDS: tuple[tuple[str, Sequence[int], int], ...] = (("free shares", (), 28), ("fractions", FRACTIONS, 22))
+SMALLEST, STEP = 18, 2
+ENOUGH = 0.8
+
+
+def show(folder: Path, count: int, limit_s: float) -> None:
+    tasks = tenants.read_tasks(folder / tenants.TASKS_FILE)
+    for name, fractions, size in KINDS:
+        title = f"{name}: windows of {size} tasks, hours ÷ optimum (the solver has {limit_s:g} s)"
+        shown = table(title, "window", "optimum", "planned", "one by one", "solver s", "plan ms", "faster")
+        solved: list[windows.Compared] = []
+        for start in windows.starts(len(tasks), size, count):
+            with console.status(f"{name}, window at task {start}"):
+                one = windows.compare(tasks[start : start + size], fractions, limit_s)
+            solved += [one] if one.optimum.proved else []
+            hours = f"{one.optimum.gpu_hours:.2f}" + ("" if one.optimum.proved else " (not proved)")
+            times = (f"{one.optimum.seconds:.1f}", f"{one.plan_seconds * 1e3:.1f}", f"{one.faster:,.0f} x")
+            shown.add_row(str(start), hours, f"{one.planned:.3f}", f"{one.one_by_one:.3f}", *times)
+        console.print(shown)
+        if solved:
+            _summarise(solved, count)
+
+
+def _summarise(solved: Sequence[windows.Compared], count: int) -> None:
+    planned, online = [one.planned for one in solved], [one.one_by_one for one in solved]
+    faster = sum(one.optimum.seconds for one in solved) / sum(one.plan_seconds for one in solved)
+    console.print(
+        f"{len(solved)} of {count} windows proved: planned {mean(planned):.3f} (at most {max(planned):.3f}), one by "
+        f"one {mean(online):.3f} (at most {max(online):.3f}); planning is {faster:,.0f} x faster than the solver in all"
+    )
+
+
+def show_size(folder: Path, count: int, limit_s: float) -> None:
+    """Searches the largest size of window that the solver can still prove often enough."""
+    tasks = tenants.read_tasks(folder / tenants.TASKS_FILE)
+    for name, fractions, _ in KINDS:
+        size = SMALLEST
+        while (proved := _proved(tasks, fractions, size, count, limit_s)) >= ENOUGH - 1e-9:
+            console.print(f"{name}, windows of {size} tasks: {proved:.0%} proved")
+            size += STEP
+        console.print(f"{name}: {size} tasks are too many, {size - STEP} it is")
+
+
+def _proved(tasks: Sequence[tenants.Task], fractions: Sequence[int], size: int, count: int, limit_s: float) -> float:
+    """The part of the windows that is proved; no more are tried than it takes to know that they are too few."""
+    failed, allowed = 0, round((1 - ENOUGH) * count)
+    for start in windows.starts_between(len(tasks), size, count):
+        with console.status(f"windows of {size}, at task {start}, {failed} not proved"):
+            one = windows.compare(tasks[start : start + size], fractions, limit_s)
+        failed += not one.optimum.proved
+        if failed > allowed:
+            break
+    return 1 - failed / count
