@@ -1,9 +1,10 @@
 """How soon the next call of each function comes, learned from the calls so far.
 
-Every call raises the expected rate of its function for a minute, a while, an hour, a day and a week: one decaying
-memory per time scale.  How much each memory counts is learned from all functions together: whenever a call comes,
-each memory gets the credit for its share of the rate that was expected just before.  A function has levels: level 2
-is its second call at the same time, which has memories of its own.  No clock is read here; time comes in as seconds.
+Every call raises the expected rate of its function for a while: one decaying memory per time scale, from seconds to
+days.  Functions that have been quiet are helped by the others: the calls of all functions lately, times the function's
+usual part of them, are memories too.  How much each memory counts is learned from all functions together: whenever a
+call comes, each memory gets the credit for its share of the rate that was expected just before.  No clock is read here;
+time comes in as seconds.
 """
 
 from __future__ import annotations
@@ -13,59 +14,72 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-SCALES_S = (60.0, 300.0, 1_200.0, 5_400.0, 21_600.0, 86_400.0, 604_800.0)
+SCALES_S = (20.0, 60.0, 200.0, 600.0, 1_800.0, 7_200.0, 43_200.0, 259_200.0)  # of a function's own calls
+CROWD_SCALES_S = (60.0, 300.0, 1_200.0)  # of the calls of all functions
+POPULAR_S = 604_800.0  # how long a function's part of all calls is remembered
+LEAST_CALLS = 0.1  # that every function is taken to have had, so that none has no part
 PRIOR_CALLS = 50.0  # how many calls the first guess is worth
 FIRST_SHARE = 0.9  # of all calls, those that memories explain at first
-Key = tuple[str, int]
+Key = tuple[str, int]  # a function and a level: 2 is its second instance in use at the same time
+Floats = NDArray[np.float64]
 
 
 class ArrivalModel:
-    """The rate at which each (function, level) is expected to be called, in calls per second."""
+    """The rate at which each function is expected to be called, in calls per second."""
 
     def __init__(self, scales_s: Sequence[float] = SCALES_S, prior_calls: float = PRIOR_CALLS) -> None:
-        self._scales = np.asarray(scales_s, dtype=float)
-        count = len(scales_s)
-        self.keys: list[Key] = []
-        self._rows: dict[Key, int] = {}
-        self._memory = np.zeros((16, count))
+        self.functions: list[str] = []
+        self._rows: dict[str, int] = {}
+        self._scales = np.asarray([*scales_s, POPULAR_S], dtype=float)  # the last one is for the part of all calls
+        self._crowd_scales = np.asarray(CROWD_SCALES_S)
+        self._memory = np.zeros((16, len(self._scales)))
         self._seen_at = np.zeros(16)
-        self._class = np.zeros(16, dtype=np.intp)  # 0: first level, 1: the levels above
-        self.weights = np.full((2, count), FIRST_SHARE / count)
+        self._crowd = np.zeros(len(CROWD_SCALES_S))
+        self._crowd_at = 0.0
+        kinds = len(scales_s) + len(CROWD_SCALES_S)
+        self.weights = np.full(kinds, FIRST_SHARE / kinds)
         self._credit = self.weights * prior_calls
-        self._calls = np.full(2, prior_calls)
+        self._calls = prior_calls
 
-    def saw(self, function: str, level: int, now: float) -> None:
-        """A call came when `level - 1` others of its function were running."""
-        row = self._row((function, level))
-        kind = self._class[row]
-        memory = self._memory[row] * np.exp((self._seen_at[row] - now) / self._scales)
-        expected = self.weights[kind] * memory
+    def saw(self, function: str, now: float) -> float:
+        """A call came; the answer is the rate that had been expected."""
+        row = self._row(function, now)
+        expected = self.weights * self._explain(now)[row]
         total = float(expected.sum())
         if total > 0:
-            self._credit[kind] += expected / total
-        self._calls[kind] += 1
-        self.weights[kind] = self._credit[kind] / self._calls[kind]
-        self._memory[row] = memory + 1 / self._scales
+            self._credit += expected / total
+        self._calls += 1
+        self.weights = self._credit / self._calls
+        self._memory[row] = self._memory[row] * np.exp((self._seen_at[row] - now) / self._scales) + 1 / self._scales
         self._seen_at[row] = now
+        self._crowd = self._crowd * np.exp((self._crowd_at - now) / self._crowd_scales) + 1 / self._crowd_scales
+        self._crowd_at = now
+        return total
 
-    def rates(self, now: float) -> NDArray[np.float64]:
-        """The expected rates of all `keys`, in their order."""
-        count = len(self.keys)
-        memory = self._memory[:count] * np.exp((self._seen_at[:count, None] - now) / self._scales)
-        rates: NDArray[np.float64] = (memory * self.weights[self._class[:count]]).sum(axis=1)
+    def rates(self, now: float) -> Floats:
+        """The expected rates of all `functions`, in their order."""
+        rates: Floats = self._explain(now) @ self.weights
         return rates
 
-    def _row(self, key: Key) -> int:
-        row = self._rows.get(key)
+    def _explain(self, now: float) -> Floats:
+        """A row per function: what each memory says, as a rate."""
+        count = len(self.functions)
+        own = self._memory[:count] * np.exp((self._seen_at[:count, None] - now) / self._scales)
+        calls = own[:, -1] * POPULAR_S + LEAST_CALLS
+        part = calls / calls.sum()
+        crowd = self._crowd * np.exp((self._crowd_at - now) / self._crowd_scales)
+        return np.hstack([own[:, :-1], part[:, None] * crowd])
+
+    def _row(self, function: str, now: float) -> int:
+        row = self._rows.get(function)
         if row is None:
-            row = self._rows[key] = len(self.keys)
-            self.keys.append(key)
+            row = self._rows[function] = len(self.functions)
+            self.functions.append(function)
             if row >= len(self._seen_at):
                 self._grow()
-            self._class[row] = 0 if key[1] == 1 else 1
+            self._seen_at[row] = now
         return row
 
     def _grow(self) -> None:
         self._memory = np.vstack([self._memory, np.zeros_like(self._memory)])
         self._seen_at = np.concatenate([self._seen_at, np.zeros_like(self._seen_at)])
-        self._class = np.concatenate([self._class, np.zeros_like(self._class)])

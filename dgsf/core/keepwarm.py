@@ -16,13 +16,16 @@ from dataclasses import dataclass, field
 
 from dgsf.core.arrivals import ArrivalModel, Key
 from dgsf.core.rhythm import Rhythm
+from dgsf.core.spares import RunTime, spare_chances
 
 FIRST_WORTH_S = 120.0  # resident seconds that one warm start is worth before the budget has taught better
 WORTH_SPAN = math.e**2  # the worth moves by at most this factor either way
 LEAD = 0.03  # a lead or debt of this part of what is allowed moves the worth by a factor e
 LEAST_LEAD_S = 600.0
-TARGET = 0.98  # of what is allowed; the rest is for what is already promised to running calls
-SWAP_GAIN = 2.0  # a function loaded ahead must be expected this many times sooner than the one it displaces
+TARGET = 0.985  # of what is allowed; the rest is for what is already promised to running calls
+SWAP_GAIN = 4.0  # a function loaded ahead must be expected this many times sooner than the one it displaces,
+SWAP_GAIN_PER_S = 1 / 8  # and more for each second of its load, in which the slot serves nobody
+AHEAD = 0.7  # of a load: how far ahead spare instances are thought about
 RARE_PER_S = 1 / 3600  # functions expected less often than hourly are not loaded ahead
 
 
@@ -75,29 +78,37 @@ class Expectation:
 class KeepWarm:
     """Keeps, releases, loads ahead and displaces, from the history of arrivals."""
 
-    def __init__(self, slots: int, load_s: float, budget: Budget, step_s: float = 10.0) -> None:
+    def __init__(self, slots: int, load_s: float, budget: Budget, step_s: float = 10.0, *, waits: bool = False) -> None:
+        """`waits`: calls wait for a busy instance where `worth_waiting` says so."""
         self.model = ArrivalModel()
         self.rhythm = Rhythm()
         self._slots = slots
         self._load_s = load_s
         self._budget = budget
         self._step_s = step_s
+        self._waits = waits
+        self._runs = RunTime()
+        self._swap_gain = SWAP_GAIN + SWAP_GAIN_PER_S * load_s
 
     def saw(self, function: str, running: int, now: float) -> None:
         """A call came while `running` others of its function were."""
-        self.model.saw(function, running + 1, now)
+        self._runs.saw(running, self.model.saw(function, now))
         self.rhythm.saw(function, now)
 
     def expect(self, running: Counter[str], now: float) -> Expectation:
-        rates = self.model.rates(now).tolist()
-        pairs = zip(rates, self.model.keys, strict=True)
-        ranked = [(self._rate(rate, key, now), key) for rate, key in pairs if key[1] > running[key[0]]]
+        """How soon each instance beyond those that run now is expected to be used."""
+        ranked: list[tuple[float, Key]] = []
+        for function, rate in zip(self.model.functions, self.model.rates(now).tolist(), strict=True):
+            busy = running[function]
+            if self._waits and worth_waiting(0, busy, self._runs.mean_s, self._load_s):
+                continue  # the next call would wait: no further instance is needed
+            due = None if busy else self.rhythm.due(function, now)
+            if due is None:
+                chances = spare_chances(busy, rate, self._runs.mean_s, AHEAD * self._load_s)
+                ranked += [(rate * chance, (function, busy + 1 + n)) for n, chance in enumerate(chances)]
+            else:  # a regular function is expected when it is due, and not before
+                ranked.append((due.rate(now, self._load_s), (function, 1)))
         return Expectation(sorted(ranked, reverse=True))
-
-    def _rate(self, rate: float, key: Key, now: float) -> float:
-        """A regular function is expected when it is due, and not before."""
-        due = self.rhythm.due(key[0], now) if key[1] == 1 else None
-        return rate if due is None else due.rate(now, self._load_s)
 
     def load_at(self, function: str, now: float) -> float | None:
         """When to load a regular function ahead of its next call; None: not at all."""
@@ -106,7 +117,7 @@ class KeepWarm:
         return begin if begin > now else None
 
     def review(self, device: int, pool: Sequence[Resident], running: Counter[str], devices: int, now: float) -> Review:
-        """Called when something ended on a device, and again when the last review said so."""
+        """Called when a call began or ended on a device, and again when the last review said so."""
         expected = self.expect(running, now)
         busy = sum(item.idle_since is None for item in pool)
         rates = use_rates(pool, running, expected)
@@ -116,10 +127,7 @@ class KeepWarm:
             gain = expected.band(free - self._slots, free)  # what the fleet would miss without this device
             if gain * self._warm_worth() < 1:
                 return Review(release=True, again_at=math.inf)
-            again = now + self._step_s
-        else:
-            again = now + 6 * self._step_s
-        return Review(False, again, tuple(self._fetches(here, pool, expected)))
+        return Review(False, now + self._step_s, tuple(self._fetches(here, pool, expected)))
 
     def victim(self, pool: Sequence[Resident], running: Counter[str], now: float) -> Resident | None:
         """The idle instance to displace for a call that has no slot; None: another device is worth opening."""
@@ -147,7 +155,7 @@ class KeepWarm:
             displaced = None
             if room > 0:
                 room -= 1
-            elif idle and idle[-1][0] * SWAP_GAIN < rate:
+            elif idle and idle[-1][0] * self._swap_gain < rate:
                 displaced = here[idle.pop()[1]][1]
                 have[displaced.function] -= 1
             else:

@@ -79,20 +79,22 @@ class WarmPool:
             self.count.waited += counted
             self._queues[function].append((at, run_s))
         else:
-            self._start(item, function, run_s, counted)
+            self._review(self._start(item, function, run_s, counted).device)
         mean = self._mean_run.setdefault(function, run_s)
         self._mean_run[function] = mean + (run_s - mean) / _RUN_MEMORY
 
-    def _start(self, item: Resident | None, function: str, run_s: float, counted: bool) -> None:
+    def _start(self, item: Resident | None, function: str, run_s: float, counted: bool) -> Resident:
+        cold = item is None
         if item is None:
             delay = self.load_s
             item = self._open(function)
         else:
             delay = max(0.0, self._ready.pop(id(item), 0.0) - self.now)
-        self.count.cold += counted and (delay > 0 or self.load_s == 0)
+        self.count.cold += counted and (cold or delay > 0)
         item.idle_since = None
         self.running[function] += 1
         self._later(self.now + delay + run_s, "end", item)
+        return item
 
     def advance(self, until: float) -> None:
         while self._events and self._events[0][0] <= until:

@@ -144,13 +144,13 @@ class GreedyDual(LeastRecent):
 class Ours:
     """`core.keepwarm` with the resident seconds of another pool, replayed beside it, as its budget."""
 
-    def __init__(self, slots: int, load_s: float, budget: Budget) -> None:
+    def __init__(self, slots: int, load_s: float, budget: Budget, *, waits: bool = False) -> None:
         self.budget = budget
-        self._rule = KeepWarm(slots, load_s, budget)
+        self._rule = KeepWarm(slots, load_s, budget, waits=waits)
 
     def arrived(self, pool: WarmPool, function: str, *, waits: bool) -> None:
         self.budget.spent = pool.resident_s
-        self._rule.saw(function, pool.running[function] - waits, pool.now)  # a waiting call needs no further instance
+        self._rule.saw(function, pool.running[function], pool.now)
 
     def review(self, pool: WarmPool, device: int) -> tuple[list[Resident], Review]:
         review = self._rule.review(device, pool.residents, pool.running, len(pool.held), pool.now)

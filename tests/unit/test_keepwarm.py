@@ -9,31 +9,88 @@ import pytest
 
 from dgsf.core.arrivals import ArrivalModel
 from dgsf.core.keepwarm import FIRST_WORTH_S, Budget, KeepWarm, Resident, worth_waiting
+from dgsf.core.spares import spare_chances
 from dgsf.sim.warmpool import Count, WarmPool, replay
 from dgsf.sim.warmrules import FixedIdle, GreedyDual, Histogram, LeastRecent, Ours
 
 NOBODY: Counter[str] = Counter()
 
 
-def rate_of(model: ArrivalModel, function: str, now: float, level: int = 1) -> float:
-    return dict(zip(model.keys, model.rates(now).tolist(), strict=True))[function, level]
+def rate_of(model: ArrivalModel, function: str, now: float) -> float:
+    return dict(zip(model.functions, model.rates(now).tolist(), strict=True))[function]
 
 
 def test_a_function_called_more_often_is_expected_sooner():
     model = ArrivalModel()
     for second in range(0, 3600, 60):
-        model.saw("often", 1, second)
-    model.saw("once", 1, 3540)
+        model.saw("often", second)
+    model.saw("once", 3540)
     assert rate_of(model, "often", 3600) > 3 * rate_of(model, "once", 3600) > 0
 
 
 def test_expectation_fades_and_memory_counts_what_it_explains():
     model = ArrivalModel()
     for second in range(0, 30_000, 300):
-        model.saw("f", 1, second)
+        model.saw("f", second)
     assert rate_of(model, "f", 30_000) > rate_of(model, "f", 33_600) > rate_of(model, "f", 120_000)
     assert rate_of(model, "f", 30_000) == pytest.approx(1 / 300, rel=0.5)
-    assert model.weights[0].sum() == pytest.approx(1, abs=0.1)
+    assert model.weights.sum() == pytest.approx(1, abs=0.1)
+
+
+def test_a_busy_hour_of_others_makes_a_quiet_but_popular_function_more_expected_and_a_rare_one_less_so():
+    model = ArrivalModel()
+    for second in range(0, 86_400, 60):
+        model.saw("popular" if second % 180 else "other", second)
+    model.saw("rare", 86_400)
+    quiet, busy = 100_000, 101_000
+    before = rate_of(model, "popular", quiet), rate_of(model, "rare", quiet)
+    for second in range(quiet, busy, 10):
+        model.saw("other", second)
+    after = rate_of(model, "popular", busy), rate_of(model, "rare", busy)
+    assert after[0] > 1.2 * before[0]
+    assert after[0] - before[0] > 10 * (after[1] - before[1])
+
+
+def test_the_same_calls_teach_the_same_bit_for_bit():
+    def taught() -> list[float]:
+        model = ArrivalModel()
+        for second in range(0, 50_000, 37):
+            model.saw(f"f{second % 23}", second)
+        return model.rates(50_000.0).tolist()
+
+    assert taught() == taught()
+
+
+def test_the_first_spare_is_used_first_and_further_ones_by_calls_that_come_close_together():
+    assert spare_chances(0, 1 / 3600, 25.0, 10.0) == [1.0]
+    now = spare_chances(2, 1 / 10, 25.0, 0.01)
+    assert now[0] == pytest.approx(1.0, abs=0.01)
+    soon = spare_chances(2, 1 / 10, 25.0, 20.0)
+    assert soon[0] > 0.5 > soon[1] > soon[2] > soon[3] > 0
+    assert sum(soon) <= 1.0
+
+
+def test_a_function_that_runs_is_expected_at_the_levels_above():
+    keeper = KeepWarm(4, 30.0, Budget())
+    for second in range(0, 600, 5):
+        keeper.saw("hot", 3, second)
+    expected = keeper.expect(Counter(hot=3), 600.0)
+    levels = [key for _, key in expected.ranked]
+    assert levels[0] == ("hot", 4) and ("hot", 3) not in levels and ("hot", 5) in levels
+
+
+def test_a_slow_load_displaces_less_readily_than_a_quick_one():
+    def fetches(load_s: float) -> int:
+        keeper = KeepWarm(2, load_s, Budget())
+        rng, now = random.Random(2), 0.0
+        for _ in range(400):
+            now += rng.expovariate(1 / 20)
+            keeper.saw(rng.choices(["hot", "cool"], [6, 1])[0], 0, now)
+        pool = [Resident("cool", 1, idle_since=now), Resident("other", 1)]
+        return len(keeper.review(1, pool, Counter(other=1), 1, now).fetch)
+
+    assert fetches(1.0) == 1
+    assert fetches(60.0) == 0
 
 
 def warm_keeper(load_s: float = 10.0, slots: int = 2) -> KeepWarm:

@@ -1,0 +1,62 @@
+"""Which of a function's idle instances its next call would use: the first, or one beyond those that are busy by then.
+
+A call takes the first spare instance unless others have taken it meanwhile; the second is used only if the first is
+busy again, and so on.  How many will be busy follows from how many run now, how long runs take and how often calls
+come: those that run end one by one, new ones come on top.  How long runs take is not told but follows from how many
+calls find others running.  Pure arithmetic.
+"""
+
+from __future__ import annotations
+
+import math
+
+MOST_SPARES = 4  # of one function that are ever thought about
+_MOST_RUNNING = 8  # beyond that, one more or less changes little
+_NEGLIGIBLE = 0.01  # calls within the time looked ahead: the first spare is all that matters
+
+_FIRST_RATE = 1.0  # calls per second; keeps the mean short until enough was seen
+
+
+class RunTime:
+    """The mean time that an instance is busy with a call, by Little's law: how many run / how often calls come."""
+
+    def __init__(self) -> None:
+        self._running = 0.0
+        self._rates = _FIRST_RATE
+
+    def saw(self, running: int, per_s: float) -> None:
+        """A call of a function that was expected so often came while so many others of it ran."""
+        self._running += running
+        self._rates += per_s
+
+    @property
+    def mean_s(self) -> float:
+        return self._running / self._rates
+
+
+def spare_chances(running: int, per_s: float, run_s: float, ahead_s: float) -> list[float]:
+    """The chance that a call coming `ahead_s` from now uses the first spare, the second, ..."""
+    left = math.exp(-ahead_s / run_s) if run_s > 0 else 0.0  # of what runs now
+    coming = per_s * run_s * (1 - left)
+    if coming < _NEGLIGIBLE:
+        return [1.0]
+    running = min(running, _MOST_RUNNING)
+    busy = _busy(_still(running, left), _poisson(coming, running + MOST_SPARES), running + MOST_SPARES)
+    return [sum(busy[: running + 1]), *busy[running + 1 :]]
+
+
+def _still(running: int, left: float) -> list[float]:
+    """The chances that 0, 1, ... of those that run now still run."""
+    return [math.comb(running, n) * left**n * (1 - left) ** (running - n) for n in range(running + 1)]
+
+
+def _poisson(mean: float, count: int) -> list[float]:
+    chances = [math.exp(-mean)]
+    for n in range(1, count):
+        chances.append(chances[-1] * mean / n)
+    return chances
+
+
+def _busy(still: list[float], new: list[float], count: int) -> list[float]:
+    """The chances that 0, 1, ... run, of those from before and new ones together."""
+    return [sum(still[n] * new[total - n] for n in range(min(total, len(still) - 1) + 1)) for total in range(count)]
