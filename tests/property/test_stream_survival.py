@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from dgsf.core.checkpointing import CheckpointPolicy
@@ -143,6 +143,7 @@ def outcome(
 @given(
     BODY, st.integers(1, 5), KILLS, st.sampled_from(["full", "full,-traces", "full,-known,-coalesce"]), st.booleans()
 )
+@example(["add", "add", "add", "broken", "checkpoint", "fetch"], 3, [], "full,-traces", False)  # an error inside a run
 def test_killed_executors_and_proxies_change_nothing(
     executors: LocalExecutors, body: list[str], times: int, kills: list[int | None], modes: str, blame: bool
 ) -> None:

@@ -135,6 +135,7 @@ class Recorder:
                 run.first_call = self.calls - WINDOW + 1
                 run.cut = run.done
                 self._run, self._segment = run, []
+                self._note_lines(run, self.calls + 1)
                 return
 
     # --- matching -----------------------------------------------------------------------------
@@ -143,6 +144,7 @@ class Recorder:
             run = Run(template, out, self.calls)
             if _fits(run, 0, kind, handles, floats):
                 self._settle_spots(self.calls)
+                self._note_lines(run, self.calls)
                 self._run = run
                 self._base = out
                 return self._step(run, kind, handles, floats, out)
@@ -179,6 +181,7 @@ class Recorder:
             self.cut()
             branch.cut = branch.done
             self._run = branch
+            self._note_lines(branch, self.calls)
             return self._step(branch, kind, handles, floats, out)
         self._leave(run)
         return False
@@ -204,13 +207,13 @@ class Recorder:
         if self._last is not None:
             self._last.follower = template
         self._last = template
-        self._note_lines(run, len(run.template.lines))
+        self._spots_from = run.first_call + len(template.lines)
         self._run = None
 
     def _leave(self, run: Run) -> None:
         """The match ended early: what was matched is the start of a new segment."""
         self.cut()
-        self._note_lines(run, run.template.calls_before[run.done])
+        self._spots_from = run.first_call + run.template.calls_before[run.done]
         self._run = None
         self._segment = _steps_of(run)
         self._base = run.base
@@ -322,9 +325,10 @@ class Recorder:
             self._spots = []
         self._spots_from = next_call
 
-    def _note_lines(self, run: Run, calls: int) -> None:
-        self.lines.note(run.first_call, run.template.lines.__getitem__)
-        self._spots_from = run.first_call + calls
+    def _note_lines(self, run: Run, call: int) -> None:
+        """From this call on they are the template's, from its next entry on: known before any of them can fail."""
+        lines, skipped = run.template.lines, run.template.calls_before[run.done]
+        self.lines.note(call, lambda place: lines[skipped + place])
 
     def all_definitions(self) -> list[Any]:
         """What a new device must be told before anything else."""
