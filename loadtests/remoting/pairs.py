@@ -15,6 +15,8 @@ from loadtests.ours import Ours
 from loadtests.plan import Plan, rotated
 from loadtests.service import Service, python_module, running
 
+LEAST_STEPS = 3  # in a round: the first one after a pause is slower
+
 
 @dataclass(slots=True)
 class Runner:
@@ -73,7 +75,7 @@ def alternate(plan: Plan, runners: Sequence[Runner], seconds: float = 2.0) -> No
         each.round(1)
         each.round(2)
     slowest = max(each.seconds[-1] for each in runners)
-    steps = max(1, min(200, int(seconds / max(slowest, 1e-6))))
+    steps = max(LEAST_STEPS, min(200, int(seconds / max(slowest, 1e-6))))
     for each in runners:
         each.seconds.clear()
         each.counts.clear()
