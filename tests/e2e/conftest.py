@@ -23,9 +23,12 @@ def _folder() -> Iterator[Path]:
 
 @pytest.fixture(scope="session")
 def platform() -> Iterator[Platform]:
-    """A running platform with one CPU device: .url, .api_key, .data_dir, .process."""
+    """A running platform with one CPU device: .url, .api_key, .data_dir, .process.
+
+    Idle workers go after a fixed time: what one test called is not to be started ahead in another.
+    """
     with _folder() as folder:
-        started = Platform(folder / "data", "--devices", "cpu:1")
+        started = Platform(folder / "data", "--devices", "cpu:1", environment={"DGSF_KEEP_WARM": "fixed"})
         try:
             yield started.wait_ready()
         finally:

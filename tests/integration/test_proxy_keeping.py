@@ -79,6 +79,7 @@ async def test_nothing_is_started_ahead_while_a_call_waits_and_only_a_few_at_a_t
     async with world_of(database) as world:
         version = await world.deploy(nap, name="busy", max_workers=1)
         keeping, now = world.proxy.keeping, world.proxy._clock.now_us()
+        keeping._learned = False  # it looks only when it is told to
         orders = [Ahead(f"1/{number}", 7) for number in range(5)]
         keeping._names |= {order.function: (world.tenant_id, "busy") for order in orders}
         streams = [world.open(version, 0.3)[1] for _ in range(2)]
