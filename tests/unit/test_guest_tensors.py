@@ -247,3 +247,22 @@ def test_complex_matrix_products_have_gradients(device):
     (local.conj() @ local).abs().sum().backward()
     (remote.conj() @ remote).abs().sum().backward()
     same(remote.grad, local.grad)
+
+
+@pytest.mark.parametrize("view", [
+    lambda x: x[None], lambda x: x.view(-1), lambda x: x.t(), lambda x: x[0], lambda x: x.detach(),
+    lambda x: x.reshape(6), lambda x: x.split(1)[1], lambda x: x.unbind(1)[0], lambda x: x.expand(4, 2, 3),
+    lambda x: x.t().reshape(6),
+])  # fmt: skip
+@pytest.mark.parametrize("learned", [False, True])
+def test_views_of_ordinary_tensors_in_inference_mode(view, learned, device):
+    here = torch.tensor([[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]]).requires_grad_(learned)
+    there = here.detach().to(device).requires_grad_(learned)
+    for _ in range(2):
+        with torch.inference_mode():
+            expected, found = view(here), view(there)
+            assert found.is_inference() == expected.is_inference()
+            assert torch.equal((found + 1).cpu(), expected + 1)
+    with torch.inference_mode():
+        there.detach().add_(1)
+        assert there.t()[0].tolist() == [1.0, 4.0]

@@ -18,6 +18,7 @@ from dgsf.remoting.guest.tensor import Handle, RemoteTensor
 
 _make = torch.Tensor._make_wrapper_subclass
 _strided = torch.strided
+_in_inference = torch.is_inference_mode_enabled
 _NoneType = type(None)
 
 
@@ -36,6 +37,14 @@ def dispatch(func: Any, args: Any, kwargs: Any) -> Any:
         plan = func._dgsf_plan
     except AttributeError:
         plan = plan_of(func)
+    if plan.view and _in_inference() and not args[0].is_inference():
+        # A view of an ordinary tensor is one, too: torch ties their versions, which inference tensors have not.
+        with torch.inference_mode(False), torch.no_grad():
+            return _do(plan, args, kwargs)
+    return _do(plan, args, kwargs)
+
+
+def _do(plan: Plan, args: Any, kwargs: Any) -> Any:
     if plan.special is not None:
         return plan.special(plan, args, kwargs)
     return send(plan, args, kwargs)

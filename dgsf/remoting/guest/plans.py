@@ -110,10 +110,11 @@ def make_plan(func: Any) -> Plan:
     written = _arguments_written(schema)
     bare = schema.name.removeprefix("aten::")
     tags = func.tags
+    special = _special(func, schema)
     return Plan(
         func=func,
         name=func.name(),
-        view=bool(func.is_view) or bare in EXTRA_VIEWS,
+        view=(bool(func.is_view) or bare in EXTRA_VIEWS) and special is not _take_apart,
         dynamic=torch.Tag.dynamic_output_shape in tags or torch.Tag.data_dependent_output in tags,
         written=tuple(dict.fromkeys(written.values())),
         returned=tuple(_returned(result, written) for result in schema.returns),
@@ -121,7 +122,7 @@ def make_plan(func: Any) -> Plan:
         pointwise=torch.Tag.pointwise in tags,
         keyed_floats=bare in ("arange", "range"),
         float_lists=bare.startswith("_foreach"),
-        special=_special(func, schema),
+        special=special,
         trusted=not _distrusted(func.name(), bare),
     )
 
