@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import contextlib
 import os
 import re
 import signal
@@ -42,8 +43,7 @@ def test_secrets_and_folders_are_private(platform):
 def test_ray_listens_on_loopback_only_and_workers_run_at_the_platforms_own_priority(platform):
     inodes = {}
     for pid in [item.pid for item in platform.processes()]:
-        for entry in os.scandir(f"/proc/{pid}/fd"):
-            target = os.readlink(entry.path)
+        for target in _open_files(pid):
             if target.startswith("socket:["):
                 inodes[target[8:-1]] = pid
     for table, loopback in (("tcp", "0100007F"), ("tcp6", "0000000000000000FFFF00000100007F")):
@@ -53,6 +53,16 @@ def test_ray_listens_on_loopback_only_and_workers_run_at_the_platforms_own_prior
                 assert fields[1].split(":")[0] == loopback, f"process {inodes[fields[9]]} listens on {fields[1]}"
     for server in platform.find("ray::DeviceActor"):
         assert os.getpriority(os.PRIO_PROCESS, server) == os.getpriority(os.PRIO_PROCESS, platform.process.pid)
+
+
+def _open_files(pid):
+    """What a process has open; some of it may be closed while we look."""
+    found = []
+    with contextlib.suppress(FileNotFoundError):
+        for number in os.listdir(f"/proc/{pid}/fd"):
+            with contextlib.suppress(FileNotFoundError):
+                found.append(os.readlink(f"/proc/{pid}/fd/{number}"))
+    return found
 
 
 def test_a_second_one_on_the_same_data_dir_is_refused_and_named(platform, start):
