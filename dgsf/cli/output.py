@@ -137,8 +137,8 @@ def human(name: str, value: Any) -> str:
         return "-"
     if isinstance(value, bool):
         return "yes" if value else "no"
-    if isinstance(value, int) and name.endswith("_us") and "_per_" not in name:
-        return human_us(value)
+    if isinstance(value, int | float) and name.endswith("_us") and "_per_" not in name:
+        return human_us(round(value))
     if isinstance(value, int) and name.endswith("_nano"):
         return human_nano(value)
     if isinstance(value, int) and (name.endswith("_bytes") or name == "memory"):
