@@ -1,9 +1,9 @@
 """When a session's state is worth saving. Pure.
 
 Losing the device costs the time to bring its state back: the last checkpoint's bytes, then everything done
-since.  A checkpoint costs time too.  So one is taken when a replay would take too long, but never so often
-that more than a small share of the running time goes into them; and always before the journal outgrows
-its memory.
+since.  A checkpoint costs time too: while it is copied and sent, the program goes on more slowly.  So one is taken
+when a replay would take too long, but never so often that one is under way for more than a small share of the time;
+and always before the journal outgrows its memory.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ SHARE = 0.07
 JOURNAL_BYTES = 256 * 1024**2
 BYTES_PER_SECOND = 1.5e9  # until it has been measured
 _LEAST_SECONDS = 0.002
+_EARLY = 0.75  # of the journal's memory: from here on a good moment is waited for
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +28,7 @@ class CheckpointPolicy:
 
     def due(self, *, busy: float, elapsed: float, cost: float, journal_bytes: int) -> bool:
         """Now? `busy`: device time to replay; `elapsed`: since the last one; `cost`: what it would take."""
-        if journal_bytes >= self.journal_bytes:
+        if journal_bytes >= self.journal_bytes * _EARLY:
             return True
         return busy >= self.replay_seconds and cost <= self.share * elapsed
 

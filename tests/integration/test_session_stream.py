@@ -13,6 +13,7 @@ import torch
 from dgsf.core.checkpointing import CheckpointPolicy
 from dgsf.errors import DgsfError, OpCrashed, OpNotAllowed, ProtocolError, RemoteOpError, SessionLost
 from dgsf.remoting.executor.local import LocalExecutors, LocalSpec
+from dgsf.remoting.guest.attach import bind
 from dgsf.remoting.guest.kinds import Kind
 from dgsf.remoting.guest.modes import parse_modes
 from dgsf.remoting.guest.session_stream import SessionStream
@@ -294,6 +295,20 @@ def test_without_a_journal_a_loss_is_final(executors: LocalExecutors) -> None:
         with pytest.raises(SessionLost, match="killed"):
             fetch_often(stream, x)
         stream.close()
+
+
+def test_results_that_are_none_are_not_counted_as_alive(executors: LocalExecutors) -> None:
+    stream = SessionStream(executors.connect())
+    with bind(stream) as device:
+        layer = torch.nn.Conv2d(3, 4, 3, bias=False).to(device)  # the gradient of its bias is none
+        image, alive = torch.randn(1, 3, 8, 8).to(device), []
+        for _ in range(4):
+            layer.zero_grad()
+            layer(image).sum().backward()
+            layer.weight.grad.sum().item()
+            alive.append(stream._recorder.live)
+        assert alive[-1] == alive[-2]
+    stream.close()
 
 
 def test_checkpoints_bound_the_journal(executors: LocalExecutors) -> None:

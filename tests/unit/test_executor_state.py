@@ -174,7 +174,7 @@ def test_transfers_under_way_count_as_memory(connect) -> None:
 
 # --- snapshots
 def snapshot(guest: TestGuest, since: int) -> tuple[list, dict[int, bytes]]:
-    head_bytes, size, *_ = guest.ask(Record.SNAPSHOT, since)
+    head_bytes, size = guest.ask(Record.SNAPSHOT, since)
     data = guest.bulk_answer(guest.requests, size)
     head = msgspec.msgpack.decode(data[:head_bytes])
     rest, pieces = data[head_bytes:], {}

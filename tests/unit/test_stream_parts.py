@@ -13,8 +13,11 @@ from dgsf.core.checkpointing import CheckpointCost, CheckpointPolicy
 from dgsf.errors import ConfigError, ProtocolError
 from dgsf.remoting.guest.checkpoint import NOTHING, absorb
 from dgsf.remoting.guest.journal import Journal, Transfer, encode_records, join_bodies
+from dgsf.remoting.guest.kinds import Kind
 from dgsf.remoting.guest.lines import Lines, here
 from dgsf.remoting.guest.modes import FULL, NAIVE, parse_modes
+from dgsf.remoting.guest.recorder import Recorder
+from dgsf.remoting.protocol import TENSOR, Record
 
 encode, decode = msgspec.msgpack.encode, msgspec.msgpack.decode
 
@@ -92,6 +95,19 @@ def test_a_checkpoint_is_due_when_a_replay_takes_too_long_and_it_is_cheap_enough
     assert policy.due(busy=1.5, **quiet)
     assert not policy.due(busy=1.5, elapsed=2.0, cost=0.1, journal_bytes=10)
     assert policy.due(busy=0.0, elapsed=0.1, cost=5.0, journal_bytes=1000)
+    assert policy.due(busy=0.0, elapsed=0.1, cost=5.0, journal_bytes=800)  # early enough to wait for a good moment
+
+
+def test_few_tensors_alive_is_told_before_the_next_call_makes_one() -> None:
+    recorder, negate = Recorder(), Kind("aten::neg", [{TENSOR: 0}])
+    kept, gone = recorder.call(negate, [1], ()), recorder.call(negate, [1], ())
+    seen: list[tuple[int, list[Any]]] = []
+    recorder.low, recorder.on_low = kept + 1, lambda: seen.append((recorder.next_handle, recorder.take()))
+    recorder.freed.append(gone)
+    following = recorder.call(negate, [kept], ())
+    ((next_handle, records),) = seen
+    assert next_handle == following
+    assert records[-1] == [int(Record.FREE), [gone]]
 
 
 def test_the_cost_is_learnt_from_those_before() -> None:

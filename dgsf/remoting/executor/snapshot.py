@@ -7,7 +7,6 @@ the guest's word: every view is checked against its storage before it is made.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -58,24 +57,21 @@ class Snapshots:
     def _snapshot(self, request: int, since: int) -> None:
         BULK_HEADER.pack(request)  # one that fits, before a thread needs it
         self.courier.wait()
-        started = time.perf_counter()
         self._machine.device.finish()
         picture = self.picture(since == self.number and since > 0)
         self.number += 1
         head = _encode([self.number, picture.storages, self.rest(picture)])
-        self._send(request, memoryview(head), picture, started)
+        self._send(request, memoryview(head), picture)
         machine = self._machine
         machine.changes.clear()
         self._of_handle = picture.of_handle
 
-    def _send(self, request: int, head: memoryview, picture: Picture, started: float) -> None:
+    def _send(self, request: int, head: memoryview, picture: Picture) -> None:
         """Beside the next commands if there is memory for a copy, before them if not."""
         machine, answers, size = self._machine, self._machine.answers, picture.bytes()
         beside = machine.memory.walk() + size <= machine.memory.lease
         pieces = self.courier.copy(picture.pieces, size) if beside else [uploads.bytes_of(p) for p in picture.pieces]
-        waited = int((time.perf_counter() - started) * 1e6)
-        content = [len(head), len(head) + size, waited] if beside else [len(head), len(head) + size]
-        machine.say(answers.answer, request, Status.OK, content)
+        machine.say(answers.answer, request, Status.OK, [len(head), len(head) + size])
         if beside:
             self.courier.send(answers, request, [head, *pieces])
         else:

@@ -240,8 +240,11 @@ class Recorder:
         live = self.next_handle - self._freed_count
         if live < self._lowest:
             self._lowest = live
+        self._note_frees(handles)
         if live <= self.low:
             self.on_low()
+
+    def _note_frees(self, handles: list[int]) -> None:
         run = self._run
         if run is None:
             self.records.append([_FREE, handles])

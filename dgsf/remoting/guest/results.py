@@ -66,7 +66,7 @@ def build(results: tuple[Any, ...], args: Any, kwargs: Any, first: int) -> Any:
         elif kind is Value:
             made.append(result.value)
         else:
-            made.append(None)
+            made += _tensors((None,), base, first)
             first += 1
     if len(made) == 1:
         return made[0]
@@ -79,6 +79,7 @@ def _tensors(specs: Any, base: int, first: int) -> list[RemoteTensor | None]:
     made: list[Any] = []
     for number, spec in enumerate(specs, first):
         if spec is None:
+            free(number)  # nothing will ever have it
             made.append(None)
             continue
         layout = spec.layout

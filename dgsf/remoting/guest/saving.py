@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from dgsf.remoting.guest.survival import Survival
 
 _SYNC, _SNAPSHOT = int(Record.SYNC), int(Record.SNAPSHOT)
-_PATIENCE = 0.5  # of the replay bound: so long a due checkpoint waits for a moment with few live tensors
+_PATIENCE = 0.5  # of the replay bound: so much work a due checkpoint lets pass to find few tensors alive
 
 
 @dataclass(slots=True)
@@ -37,8 +37,9 @@ class Saving:
     mark: Mark  # what it covers of the journal
     definitions: list[Any]
     calls: int
-    started: float
     busy: float
+    began: float | None = None  # when the device had done all before it and turned to it
+    ended: float | None = None  # when the last byte was here
 
 
 class Saver:
@@ -61,7 +62,7 @@ class Saver:
         self._now = now
         self._saving: Saving | None = None
         self._saved_at = now()
-        self._due_since: float | None = None
+        self._due_since: float | None = None  # in seconds of work; while the program rests, nothing changes
 
     def consider(self, now: float) -> None:
         """Takes a finished one, or begins one if it is time to."""
@@ -70,22 +71,23 @@ class Saver:
         if self._saving is not None:
             self._take_if_done()
             return
-        if not self._is_due(now):
+        busy = self._busy(now)
+        if not self._is_due(busy, now):
             return
         if self._due_since is None:
-            self._due_since = now
-            self._recorder.low = self._recorder.lowest() * 1.02 + 2
+            self._due_since = busy
+        self._recorder.low = self._recorder.lowest() * 1.02 + 2
         full = self._link.journal.bytes >= self._policy.journal_bytes
         patience = self._policy.replay_seconds * _PATIENCE
-        if full or self._recorder.live <= self._recorder.low or now - self._due_since >= patience:
-            self._begin(now)
+        if full or self._recorder.live <= self._recorder.low or busy - self._due_since >= patience:
+            self._begin()
 
     def save_now(self) -> None:
         """And wait for it."""
         if self._policy is None:
             return
         while self._saving is None:
-            self._begin(self._now())
+            self._begin()
         saving = self._saving
         self._link.wait(saving.done)
         while self._saving is saving and not saving.state.done:
@@ -100,25 +102,24 @@ class Saver:
             self._saving = None
             self._saved_at = self._now()
 
-    def _is_due(self, now: float) -> bool:
-        assert self._policy is not None
+    def _busy(self, now: float) -> float:
         link = self._link
-        running = now - link.busy_since if link.busy_since is not None else 0.0
-        return self._policy.due(
-            busy=link.busy + running,
-            elapsed=now - self._saved_at,
-            cost=self.cost.seconds,
-            journal_bytes=link.journal.bytes,
-        )
+        return link.busy + (now - link.busy_since if link.busy_since is not None else 0.0)
 
-    def _begin(self, now: float) -> None:
+    def _is_due(self, busy: float, now: float) -> bool:
+        assert self._policy is not None
+        elapsed, journal = now - self._saved_at, self._link.journal.bytes
+        return self._policy.due(busy=busy, elapsed=elapsed, cost=self.cost.seconds, journal_bytes=journal)
+
+    def _begin(self) -> None:
         link, recorder = self._link, self._recorder
         done, state = link.question(), link.question(lambda content: int(content[1]))
         done.on_done = self._told
         records = [*recorder.take(), [_SYNC, done.number]]  # an error before it is told to the SYNC, also in a replay
         link.send(records)
-        saving = Saving(done, state, link.journal.mark(), recorder.all_definitions(), recorder.calls, now, link.busy)
+        saving = Saving(done, state, link.journal.mark(), recorder.all_definitions(), recorder.calls, link.busy)
         self._saving = saving
+        state.on_done = self._arrived
         self._due_since = None
         recorder.low = 0
         link.send([], state, [_SNAPSHOT, state.number, link.saved.number])
@@ -126,9 +127,15 @@ class Saver:
 
     def _told(self, done: Question) -> None:
         """Everything before the snapshot is done; an error of it is for the program, when it asks."""
+        if self._saving is not None and self._saving.done is done:
+            self._saving.began = self._now()
         self._link.answers.close(done)
         if done.failure is not None:
             self._link.owe(done.failure)
+
+    def _arrived(self, state: Question) -> None:
+        if self._saving is not None and self._saving.state is state:
+            self._saving.ended = self._now()
 
     def _drain(self, saving: Saving) -> None:
         channel = self._link.channel
@@ -152,7 +159,7 @@ class Saver:
             link.journal.drop(saving.mark)
             self._uploads.keep_only(link.saved.digests | link.journal.digests)
             self.checkpoints += 1
-            stalled = state.content[2] / 1e6 if len(state.content) > 2 else now - saving.started
-            self.cost.measure(len(state.bulk), stalled)
+            if saving.began is not None and saving.ended is not None:
+                self.cost.measure(len(state.bulk), saving.ended - saving.began)
         self._saved_at = now
         link.busy = max(0.0, link.busy - saving.busy)

@@ -58,7 +58,7 @@ class SessionStream:
         self._inline_bytes = 0
         self._direct = modes.naive
         self._freed = self._recorder.freed
-        self._recorder.on_low = self._flush_soon
+        self._recorder.on_low = self._few_alive
         self._link.open()
 
     @property
@@ -185,10 +185,10 @@ class SessionStream:
         self._lock = threading.RLock()  # the other may be held by a thread that does not exist here
         self._link.abandon()
 
-    def _flush_soon(self) -> None:
-        """Few tensors are alive: a good moment for the checkpoint that is due."""
-        self._due = 0.0
+    def _few_alive(self) -> None:
+        """A good moment for the checkpoint that is due: now, before the next call makes another tensor."""
         self._link.look_soon()
+        self._flush(self._now())
 
     def _flush(self, now: float) -> None:
         self._inline_bytes = 0
