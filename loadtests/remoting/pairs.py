@@ -16,6 +16,7 @@ from loadtests.plan import Plan, rotated
 from loadtests.service import Service, python_module, running
 
 LEAST_STEPS = 3  # in a round: the first one after a pause is slower
+MOST_STEPS = 200
 
 
 @dataclass(slots=True)
@@ -70,21 +71,23 @@ def environment_of(ours: Ours, **settings: str) -> dict[str, str]:
 
 
 def alternate(plan: Plan, runners: Sequence[Runner], seconds: float = 2.0) -> None:
-    """Rounds in turn; each long enough that a step of a millisecond is seen many times."""
-    for each in runners:
-        each.round(1)
-        each.round(2)
-    slowest = max(each.seconds[-1] for each in runners)
-    steps = max(LEAST_STEPS, min(200, int(seconds / max(slowest, 1e-6))))
+    """Rounds in turn; each runner takes as many steps as it can in so long, so that all are equally warm."""
+    steps = {each.name: _steps_in(each, seconds) for each in runners}
     for each in runners:
         each.seconds.clear()
         each.counts.clear()
     for number in range(plan.rounds):
         for each in rotated(runners, number):
             machine.settle(limit=0.25, patience=2.0)
-            each.round(steps)
+            each.round(steps[each.name])
         told = "  ".join(f"{each.name} {each.seconds[-1] * 1e3:.2f} ms" for each in runners)
         plan.say(f"round {number + 1}/{plan.rounds}  {told}")
+
+
+def _steps_in(runner: Runner, seconds: float) -> int:
+    runner.round(1)
+    runner.round(2)
+    return max(LEAST_STEPS, min(MOST_STEPS, int(seconds / max(runner.seconds[-1], 1e-6))))
 
 
 @contextmanager
