@@ -34,8 +34,8 @@ class Record(IntEnum):
     FREE = -2  # [FREE, [handle, ...]]
     UPLOAD = -3  # [UPLOAD, handle, dtype, sizes, bytes]: a small contiguous tensor
     UPLOAD_BULK = -4  # [UPLOAD_BULK, handle, dtype, sizes, size, transfer]: its bytes follow in bulk frames
-    KNOWN = -5  # [KNOWN, handle, dtype, sizes, size, sha256]: a tensor of this content; NEED if it is not here
-    SUPPLY = -6  # [SUPPLY, sha256, size, transfer]: the content that was needed; its bytes follow in bulk frames
+    KNOWN = -5  # [KNOWN, handle, dtype, sizes, size, digest]: a tensor of this content; NEED if it is not here
+    SUPPLY = -6  # [SUPPLY, digest, size, transfer]: the content that was needed; its bytes follow in bulk frames
     FETCH = -7  # [FETCH, request, handle]: answered with the tensor's bytes
     ASK = -8  # [ASK, request, kind, out, handles, floats]: a call whose results' metadata or values are answered
     SYNC = -9  # [SYNC, request]: answered when everything before is done
@@ -55,7 +55,7 @@ class Status(IntEnum):
 
     OK = 0  # content depends on the record
     FAILED = 1  # content: [call number, error code of dgsf.errors, message]
-    NEED = 2  # content: [sha256, ...], all that is missed so far; commands wait until the guest has supplied it
+    NEED = 2  # content: [digest, ...], all that is missed so far; commands wait until the guest has supplied it
 
 
 # In a template a handle h is written as 2*h (the very handle) or as 2*r + 1 (r from the base of the run; r may be
@@ -80,13 +80,13 @@ FLOAT = "f"
 COMPLEX = "z"
 CONSTANT = "t"
 
-# The answer to SNAPSHOT is [head bytes, all bytes, µs] and bulk frames: a head in MessagePack, then storages' bytes.
-# These frames may come between later answers; the µs are what later commands waited (absent: until all was sent).
+# The answer to SNAPSHOT is [head bytes, all bytes] and bulk frames: a head in MessagePack, then storages' bytes.
+# These frames may come between later answers.
 #   head = [number, [[storage, size, source], ...], rest]
 # names every live storage; `source` is nil (as it was in snapshot `since`), true (its bytes are here, in this order)
-# or a sha256 (still the content that KNOWN brought).  `rest` is the executor's own: tensors and unusable handles,
+# or a digest (still the content that KNOWN brought).  `rest` is the executor's own: tensors and unusable handles,
 # generator, whatever else it needs.  Since 0: nothing was before.  A guest keeps the bytes by storage number.  RESTORE
-# carries the same head without nil sources, and the bytes of the true ones; a sha256 that is not here is a NEED.
+# carries the same head without nil sources, and the bytes of the true ones; a digest that is not here is a NEED.
 # After it the executor is as it was at that snapshot, which is its `since` for the next one; no kind or trace is
 # part of it.  Calls and asks count from 1 again.
 

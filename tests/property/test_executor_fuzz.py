@@ -7,7 +7,6 @@ a sync, or it said why it closed the connection and ended with the code for that
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import random
 import socket
 from collections.abc import Iterator
@@ -19,6 +18,7 @@ from executor_guest import CODES, Closed, TestGuest, raw
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from dgsf.remoting.digest import digest_of
 from dgsf.remoting.executor.local import LocalExecutors, LocalSpec
 from dgsf.remoting.executor.loop import EXIT_REFUSED
 from dgsf.remoting.protocol import BULK_HEADER, CONSTANT, FLOAT, TENSOR, Record, absolute, relative
@@ -83,7 +83,7 @@ def _packed(encode, body: object) -> bytes:
 
 # --- records
 codes = st.integers(-18, 3)
-DIGESTS = st.sampled_from([hashlib.sha256(bytes(32)).digest(), bytes(32), bytes(31)])
+DIGESTS = st.sampled_from([digest_of(bytes(32)), bytes(32), bytes(31)])
 records = st.one_of(
     st.tuples(codes, trees, trees, trees),
     st.tuples(codes, numbers, numbers, st.lists(numbers, max_size=3), st.lists(st.floats(), max_size=2)),

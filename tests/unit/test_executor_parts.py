@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,7 @@ from executor_guest import TestGuest
 
 from dgsf.errors import OutOfMemory, ProtocolError, SessionRefused
 from dgsf.fabric.spec import SCRATCH_BYTES, WorkerSpec
+from dgsf.remoting.digest import digest_of
 from dgsf.remoting.executor.contents import Contents
 from dgsf.remoting.executor.devices import Host
 from dgsf.remoting.executor.handles import CallFailure, Handles
@@ -57,7 +57,7 @@ def test_an_executor_may_hold_more_than_its_tensors() -> None:
 def test_a_content_is_private_to_who_writes_to_it(tmp_path: Path, on_disk: bool) -> None:
     contents = Contents(str(tmp_path) if on_disk else "")
     data = torch.arange(1000, dtype=torch.int64).view(torch.uint8)
-    digest = hashlib.sha256(memoryview(data.numpy())).digest()
+    digest = digest_of(memoryview(data.numpy()))
     assert contents.find(digest, 8000) is None
     contents.publish(digest, data.clone())
     first, second = contents.find(digest, 8000), contents.find(digest, 8000)
@@ -75,7 +75,7 @@ def test_a_content_that_lies_about_its_name_is_not_kept(tmp_path: Path) -> None:
 def test_a_full_disk_leaves_the_session_its_own_copy(tmp_path: Path) -> None:
     contents = Contents(str(tmp_path / "missing"))
     data = torch.ones(16, dtype=torch.uint8)
-    digest = hashlib.sha256(bytes(data.numpy())).digest()
+    digest = digest_of(bytes(data.numpy()))
     contents.publish(digest, data)
     assert torch.equal(contents.find(digest, 16), data)
 

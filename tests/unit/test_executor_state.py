@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 
 import msgspec
@@ -11,6 +10,7 @@ import torch
 from executor_fixtures import connect, executors, guest
 from executor_guest import CODES, Failed, TestGuest, raw
 
+from dgsf.remoting.digest import digest_of
 from dgsf.remoting.protocol import FLOAT, TENSOR, Record, Status, absolute, relative
 from dgsf.wire.frames import FLAG_MORE, Kind, encode_frame
 
@@ -73,7 +73,7 @@ def test_runs_that_make_no_sense_close_the_session(guest: TestGuest, run: list) 
 # --- known contents
 def known(handle: int, tensor: torch.Tensor) -> tuple[list, bytes, bytes]:
     data = raw(tensor)
-    digest = hashlib.sha256(data).digest()
+    digest = digest_of(data)
     return [Record.KNOWN, handle, CODES[tensor.dtype], list(tensor.shape), len(data), digest], digest, data
 
 

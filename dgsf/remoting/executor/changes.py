@@ -17,7 +17,7 @@ class Changes:
     def __init__(self) -> None:
         self.handles: set[int] = set()  # written, and not freed since
         self.storages: set[int] = set()  # behind written tensors that were freed; an address may be in use again
-        self.contents: dict[int, bytes] = {}  # tensors that KNOWN brought: the content's sha256
+        self.contents: dict[int, bytes] = {}  # tensors that KNOWN brought: the content's digest
 
     def written(self, places: tuple[int, ...], handles: list[int]) -> None:
         """A call wrote the handles at these places of its list."""

@@ -1,4 +1,4 @@
-"""Contents that the device has already: files named by the sha256 of their bytes, shared by a tenant's sessions.
+"""Contents that the device has already: files named by the hash of their bytes, shared by a tenant's sessions.
 
 A content is published only after its bytes were hashed, by renaming, so a file under its name is whole.  It is
 mapped privately: writing to such a tensor copies the page and never reaches the file.
@@ -7,20 +7,18 @@ mapped privately: writing to such a tensor copies the page and never reaches the
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import secrets
 
 import torch
 
 from dgsf.errors import ProtocolError
-
-DIGEST_BYTES = 32
+from dgsf.remoting.digest import DIGEST_BYTES, digest_of
 
 
 def check_digest(digest: object) -> bytes:
     if not isinstance(digest, bytes) or len(digest) != DIGEST_BYTES:
-        raise ProtocolError("a content is named by the 32 bytes of its sha256")
+        raise ProtocolError(f"a content is named by the {DIGEST_BYTES} bytes of its hash")
     return digest
 
 
@@ -59,7 +57,7 @@ class Contents:
     def publish(self, digest: bytes, raw: torch.Tensor) -> None:
         """Keep these bytes under their name; ProtocolError if it is not theirs."""
         data = memoryview(raw.numpy())
-        if hashlib.sha256(data).digest() != digest:
+        if digest_of(data) != digest:
             raise ProtocolError(f"the bytes supplied for {digest.hex()[:16]} are not that content")
         if not self._folder:
             self._own[digest] = raw

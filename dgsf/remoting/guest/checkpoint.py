@@ -15,7 +15,7 @@ import msgspec
 from dgsf.errors import ProtocolError
 from dgsf.remoting.guest.channel import Buffer
 
-Source = memoryview | bytes  # the bytes themselves, or a sha256 (32 bytes of type bytes)
+Source = memoryview | bytes  # the bytes themselves, or their digest (of type bytes)
 
 
 class _Head(msgspec.Struct, array_like=True):

@@ -8,7 +8,6 @@ hashes of all of them are taken ahead, by as many threads as there are processor
 from __future__ import annotations
 
 import ctypes
-import hashlib
 import os
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -17,6 +16,7 @@ from typing import Any
 
 import torch
 
+from dgsf.remoting.digest import digest_of
 from dgsf.remoting.protocol import INLINE_BYTES
 
 MAX_THREADS = 4
@@ -89,7 +89,7 @@ def _region(tensor: torch.Tensor) -> tuple[int, int] | None:
 
 
 def _digest(tensor: torch.Tensor) -> bytes:
-    return hashlib.sha256(_raw(tensor)).digest()
+    return digest_of(_raw(tensor))
 
 
 def _raw(tensor: torch.Tensor) -> Any:

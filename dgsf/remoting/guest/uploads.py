@@ -1,6 +1,6 @@
 """How a CPU tensor gets to the device: small ones inline, large ones by their content's hash or in bulk.
 
-A tensor of 64 KiB or more is first only named by its sha256; the executor says if it needs the bytes.  That
+A tensor of 64 KiB or more is first only named by the hash of its bytes; the executor says if it needs the bytes.  That
 costs a round trip when it does, which is worth it for weights but not for a fresh batch in every step:
 a size that turned out to be needed before an earlier answer is sent straight away, unhashed.
 Bytes are copied once, or borrowed from an owner that gives them up, and kept until a checkpoint makes them
@@ -10,13 +10,13 @@ superfluous.
 from __future__ import annotations
 
 import ctypes
-import hashlib
 from collections.abc import Iterable
 from typing import Any
 
 import torch
 
 from dgsf.errors import UsageError
+from dgsf.remoting.digest import digest_of
 from dgsf.remoting.guest import lending
 from dgsf.remoting.guest.copies import Copies
 from dgsf.remoting.guest.fetches import DTYPE_CODES
@@ -91,7 +91,7 @@ class Uploads:
         digest = self._borrow(tensor)
         if digest is None:
             data = self._copies.of(tensor, size)
-            digest = hashlib.sha256(data).digest()
+            digest = digest_of(data)
             self.contents.setdefault(digest, data)
         self._shapes[digest] = shape
         self.unconfirmed = True
