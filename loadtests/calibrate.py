@@ -124,7 +124,9 @@ class Calibration:
             way = self._executors, lambda sock: stack.enter_context(LatencyRelay(sock, 0.0)).guest
             made = stack.enter_context(profiler("", 1, MEMORY, *way))
             step, link = _warm(program, made.device), made.measure_link(self._typical)
-            return link, [made.run(step) for _ in range(self._repeats)]
+            runs = [(made.run(step), made.bare_us(step)) for _ in range(self._repeats)]
+            bare_us = self._typical([bare for _, bare in runs])
+            return link, [replace(run, bare_us=bare_us) for run, _ in runs]
 
     def _measure(self, program: Program, delay_ms: float) -> tuple[Link, float]:
         """The link, and the program's time over it."""

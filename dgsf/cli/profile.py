@@ -1,8 +1,9 @@
 """`dgsf profile FILE::fn --x 3`: runs a function here on a remote device of its own, and shows where time goes.
 
 No platform is needed: one executor process on this machine's CPU is the device.  The function is called a few times
-with the same arguments; the first is told apart, of the others the middle one is shown.  What its slow-down over a
-network would be is the performance model's word, not a measurement.
+with the same arguments; the first is told apart, of the others the middle one is shown.  Calls in between are only
+timed, so that the cost of recording is known and taken off.  What distance would cost is the performance model's word,
+not a measurement.
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ import importlib.util
 import inspect
 import traceback
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
+from statistics import median
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -36,13 +38,14 @@ if TYPE_CHECKING:
     from dgsf.remoting.profiling import Run
 
 SHOWN_OPERATIONS = 10
+REPEAT_HELP = "recorded calls after the first one; each is followed by one that is only timed"
 _COLUMNS = ("operation", "count", "device_us", "waiting_us")
 
 
 @click.command("profile", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": True})
 @click.argument("target", metavar="FILE::FUNCTION")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[--NAME VALUE]...")
-@click.option("--repeat", default=5, show_default=True, type=click.IntRange(1, 1000), help="calls after the first one")
+@click.option("--repeat", default=5, show_default=True, type=click.IntRange(1, 1000), help=REPEAT_HELP)
 @click.option("--save", is_flag=True, help="keep the profile beside FILE, for attach='auto'")
 @click.option("--recording", type=click.Path(dir_okay=False), help="write the device commands there, for 'dgsf sim'")
 @json_option
@@ -95,8 +98,12 @@ def profile(call: Callable[[], Any], name: str, options: FunctionOptions, repeat
             raise UsageError(
                 f"{name} did not touch a device: nothing was done on dgsf.device(), torch.device('dgsf') or 'cuda'"
             )
-        runs = sorted((made.run(call) for _ in range(repeat)), key=lambda run: run.total_us)
-        chosen = runs[(len(runs) - 1) // 2]
+        runs, bare_us = [], []
+        for _ in range(repeat):  # in turn: noting costs time, and what it costs is taken off
+            runs.append(made.run(call))
+            bare_us.append(made.bare_us(call))
+        runs.sort(key=lambda run: run.total_us)
+        chosen = replace(runs[(len(runs) - 1) // 2], bare_us=median(bare_us))
         if not chosen.events:
             raise UsageError(f"{name} used its device in its first call only; there is nothing to profile after that")
         return round(first.total_us), chosen, made.measure_link()

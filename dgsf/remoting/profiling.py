@@ -24,6 +24,7 @@ from dgsf.remoting.executor.callclock import read_clock
 from dgsf.remoting.executor.local import LocalExecutors, LocalSpec
 from dgsf.remoting.guest.attach import bind
 from dgsf.remoting.guest.bound import bound
+from dgsf.remoting.guest.kinds import Stream
 from dgsf.remoting.guest.modes import Modes
 from dgsf.remoting.guest.probe import Typical, measure_link
 from dgsf.remoting.guest.recording import Event, RecordingStream, Took, mean_serve_us, recording_of
@@ -41,18 +42,26 @@ class Run:
     ended: int
     took: Mapping[int, Took]
     value: Any
+    bare_us: float | None = None  # how long it takes when nothing is noted, if that is known
 
     @property
     def total_us(self) -> float:
         return (self.ended - self.began) / 1e3
 
+    @property
+    def noting_us(self) -> float:
+        """What each command took longer because it was noted."""
+        if self.bare_us is None or not self.events:
+            return 0.0
+        return max(0.0, (self.total_us - self.bare_us) / len(self.events))
+
     def recording(self, link: Link) -> Recording:
-        return recording_of(self.events, self.began, self.ended, self.took, link)
+        return recording_of(self.events, self.began, self.ended, self.took, link, self.noting_us)
 
     def fitted(self, link: Link) -> Link:
         """This run's link: with what its commands cost on the device side, and its answers on the way."""
         serving = replace(link, serve_us=mean_serve_us(self.events, self.took))
-        return fitted(self.recording(link), serving, self.total_us)
+        return fitted(self.recording(link), serving, self.total_us if self.bare_us is None else self.bare_us)
 
 
 class Profiler:
@@ -80,6 +89,26 @@ class Profiler:
             if call in wanted
         }
         return Run(events, stream.began, stream.ended, took, value)
+
+    def bare_us(self, program: Callable[[], Any]) -> float:
+        """Does it once without noting anything; how long that takes."""
+        real = self._stream.real
+        with self._bound_to(real):
+            real.sync()
+            began = time.perf_counter_ns()
+            program()
+            if real.unanswered:
+                real.sync()
+            return (time.perf_counter_ns() - began) / 1e3
+
+    @contextmanager
+    def _bound_to(self, stream: Stream) -> Iterator[None]:
+        """The program's calls go straight there; its tensors stay what they are."""
+        before, bound.stream, bound.call = bound.stream, stream, stream.call
+        try:
+            yield
+        finally:
+            bound.stream, bound.call = before, self._stream.call
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 import torch
@@ -62,6 +63,23 @@ def test_a_run_is_taken_apart(made: Profiler) -> None:
     assert [trip for trip, _ in found.slowdowns] == [5, 50, 1000]
     ratios = [ratio for _, ratio in found.curve]
     assert ratios == sorted(ratios)
+
+
+def test_what_noting_costs_is_taken_off(made: Profiler) -> None:
+    weight = torch.randn(64, 64).to(made.device)
+
+    def program() -> list[float]:
+        return [(weight @ weight).tanh().sum().item() for _ in range(4)]
+
+    runs = [(made.run(program), made.bare_us(program)) for _ in range(5)]
+    run, bare_us = runs[-1][0], min(bare for _, bare in runs)
+    assert bare_us > 0
+    link = made.measure_link()
+    known = replace(run, bare_us=run.total_us * 0.8)
+    assert known.noting_us == pytest.approx(run.total_us * 0.2 / len(run.events))
+    assert predict(known.recording(link)).guest_us < predict(run.recording(link)).guest_us
+    assert replace(run, bare_us=run.total_us * 1.1).noting_us == 0
+    assert made.run(program).events, "it is noted again"
 
 
 def test_the_program_finds_its_device_by_either_name(made: Profiler) -> None:

@@ -123,13 +123,15 @@ class RecordingStream:
         self.real.close()
 
 
-def recording_of(events: Sequence[Event], began: int, ended: int, took: Mapping[int, Took], link: Link) -> Recording:
+def recording_of(
+    events: Sequence[Event], began: int, ended: int, took: Mapping[int, Took], link: Link, noting_us: float = 0.0
+) -> Recording:
     """The commands of one run; what issuing and sending took over this link is the link's, not the program's."""
     commands: list[Command] = []
     last = began
     for event in events:
         issued = event.began if event.waited else event.ended
-        guest_us = (issued - last) / 1e3 - link.command_us
+        guest_us = (issued - last) / 1e3 - link.command_us - noting_us
         last = event.ended
         if event.up_bytes >= BULK_BYTES and event.waited:  # the device side asked for it first: a round trip more
             commands.append(Command(0.0, sync=True, guest_us=max(0.0, guest_us)))

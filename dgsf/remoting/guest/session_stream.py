@@ -86,6 +86,11 @@ class SessionStream:
         link = self._link
         return self._recorder.calls, link.channel.bytes_out, link.channel.bytes_in, link.round_trips
 
+    @property
+    def unanswered(self) -> bool:
+        """Whether anything was issued since the last answer."""
+        return self._recorder.waiting or self._link.busy_since is not None
+
     # --- calls --------------------------------------------------------------------------------
     def call(self, kind: Kind, handles: list[int], floats: Sequence[float] = ()) -> int:
         with self._lock:
