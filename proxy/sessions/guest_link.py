@@ -11,10 +11,12 @@ from dgsf.wire.session import GuestMessage, ProxyMessage, read_from_guest
 from proxy.sessions.cutter import Cut
 from proxy.sessions.relay import RelayLink
 
-# A guest that takes nothing of what waits for it, for so long, has stopped reading.  With a look before and after, and
-# the executor's end, its memory is free within a second.  What waits for a guest is what it asked for: a program that
-# is long in its own code has nothing waiting, and a checkpoint is taken in by a thread.
+# A guest that takes nothing of what waits for it, for so long, has stopped reading and loses its device.  With a look
+# before and after, and the executor's end, its memory is free within a second.  What waits for a guest is what it asked
+# for: a program that is long in its own code has nothing waiting, and a checkpoint is taken in by a thread.  One whose
+# thread could not run (the interpreter was held all the time) finds out later and begins again.
 STALL_US = 700_000
+GIVE_UP_US = 60_000_000
 
 
 class GuestOwner(Protocol):
@@ -41,13 +43,12 @@ class GuestLink(RelayLink):
     def tell(self, message: ProxyMessage) -> None:
         self.send(Kind.SESSION, 0, encode(message))
 
-    def stalled(self, now_us: int) -> bool:
-        """Whether bytes have waited for it all this time and it took none; to be asked now and then."""
+    def stuck_us(self, now_us: int) -> int:
+        """For how long bytes have waited for it and it took none; to be asked now and then."""
         progress = self.progress
         if not self.waiting or progress != self._progress_seen:
             self._progress_seen, self._stuck_since_us = progress, now_us
-            return False
-        return now_us - self._stuck_since_us >= STALL_US
+        return now_us - self._stuck_since_us
 
     # --- RelayLink
     def cut_received(self, cut: Cut) -> None:

@@ -27,6 +27,7 @@ from proxy.directory import Directory
 from proxy.leases import LeaseKeeper
 from proxy.seating import Seating
 from proxy.sessions.billing import Biller
+from proxy.sessions.guest_link import GIVE_UP_US, STALL_US
 from proxy.sessions.moving import Mover
 from proxy.sessions.opening import MakeRoom, Opener
 from proxy.sessions.owner import SessionOwner
@@ -149,9 +150,12 @@ class SessionHub:
 
     @staticmethod
     def _tick(session: Session, now_us: int) -> None:
-        if session.guest.stalled(now_us):
+        stuck_us = session.guest.stuck_us(now_us)
+        if stuck_us >= GIVE_UP_US:
             session.handle(core.Leave(SessionRefused("the session was closed: its program stopped reading")))
             session.guest.close(at_once=True)
+        elif stuck_us >= STALL_US:
+            session.guest_stalled()
         else:
             session.guest.look()
 

@@ -17,7 +17,7 @@ from uuid import UUID
 from dgsf.clock import Clock
 from dgsf.core import session as core
 from dgsf.core.metering import Meter
-from dgsf.errors import DgsfError, ProtocolError, SessionRefused
+from dgsf.errors import DgsfError, ProtocolError, SessionLost, SessionRefused
 from dgsf.wire.messages import Failure
 from dgsf.wire.session import Began, Begin, Ended, GuestMessage, Lost, Replayed, Usage
 from proxy.directory import Directory
@@ -131,6 +131,11 @@ class Session:
         """Somebody else may have the slot by now."""
         if self.device is not None:
             self._lose(self.device)
+
+    def guest_stalled(self) -> None:
+        """It does not read: its device is for others, and it may begin again when it reads on."""
+        error = SessionLost("the program stopped reading, so its device was taken back")
+        self.handle(core.DeviceLost(self.life.generation, error))
 
     # --- GuestOwner
     def guest_said(self, message: GuestMessage) -> None:

@@ -116,6 +116,27 @@ def test_an_operation_that_crashes_its_executor_is_named_and_not_tried_for_ever(
     assert "SIGFPE" in said and "at <string>:6" in said
 
 
+def test_a_program_that_holds_the_interpreter_through_a_checkpoint_goes_on(platform):
+    """It cannot read meanwhile, so its device is taken back; what it had there is brought to another one."""
+    said = program(
+        platform,
+        """
+        import ctypes, dgsf, torch
+        from dgsf.remoting.guest.bound import bound
+        with dgsf.attach(memory="512MiB") as device:
+            x = torch.ones(2**24, device=device)
+            x += 1
+            stream = bound.stream
+            stream.sync()
+            stream._link.saver._begin()
+            ctypes.PyDLL(None).usleep(3_000_000)
+            x += 1
+            print(x.sum().item() / 2**24, stream.traffic["losses"])
+        """,
+    )
+    assert said == "3.0 1", said
+
+
 def test_a_pool_full_of_warm_workers_makes_room(platform, client):
     name = f"warm-{uuid.uuid4().hex[:8]}"
     client.deploy(_slow, name=name, options={"memory": "64MiB"})

@@ -108,14 +108,30 @@ async def test_a_guest_that_vanishes_frees_its_device_and_others_notice_nothing(
         other.close()
 
 
-async def test_a_guest_that_stops_reading_is_closed(database):
+async def test_a_guest_that_stops_reading_loses_its_device_and_may_begin_again(database):
+    async with session_world(database) as world:
+        guest, session = await attach(world)
+        await guest.began()
+        await guest.command("flood 400")
+        await workers_gone(world)
+        assert session.life.state == "lost" and session.guest.received < MIB
+        lost = await guest.lost()
+        assert lost.resumable and "stopped reading" in lost.failure.message
+        await guest.began()
+        assert await guest.ask("echo here again") == b"here again"
+        guest.close()
+        await workers_gone(world)
+
+
+async def test_a_guest_that_never_reads_again_is_closed(database, monkeypatch):
+    monkeypatch.setattr("proxy.sessions.hub.GIVE_UP_US", 1_000_000)
     async with session_world(database) as world:
         guest, session = await attach(world)
         await guest.began()
         await guest.command("flood 400")
         await until(lambda: session.over.is_set())
         assert session.error.code == "session_refused" and "stopped reading" in session.error.message
-        assert session.guest.received < MIB
+        guest.close()
         await workers_gone(world)
 
 

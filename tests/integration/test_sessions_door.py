@@ -132,12 +132,12 @@ async def test_a_guest_that_reads_slowly_has_not_stopped_reading():
         link.pass_on([bytes(32 * MIB)], 32 * MIB)
         now = 0
         for _ in range(10):
-            assert not link.stalled(now)
+            assert link.stuck_us(now) < STALL_US
             before, now = link.progress, now + STALL_US - 1
             while link.progress == before:
                 await loop.sock_recv(guest, 1024)
-        assert not link.stalled(now) and link.waiting
+        assert link.stuck_us(now) < STALL_US and link.waiting
         later = itertools.count(now, STALL_US)
-        await until(lambda: link.stalled(next(later)))
+        await until(lambda: link.stuck_us(next(later)) >= STALL_US)
         transport.abort()
         await link.gone.wait()
