@@ -7,7 +7,6 @@ probably hold it, learned from its kind.  The policy decides; leasing is `proxy.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 
@@ -17,7 +16,8 @@ from dgsf.core.durations import Durations, remaining
 from dgsf.core.placement import Chooser, DeviceView, Request
 from dgsf.core.residency import Residency
 from dgsf.store.rows import DeviceRow, LeaseGrant, LeaseRow
-from proxy.directory import Directory, view_of
+from dgsf.store.views import pool_views
+from proxy.directory import Directory
 from proxy.post import Role, Want, name_of
 
 
@@ -57,25 +57,21 @@ class Placing:
         return self.outlook(rows, leases)
 
     def outlook(self, rows: Sequence[DeviceRow], leases: Sequence[LeaseRow]) -> Outlook:
-        slots: Counter[int] = Counter()
-        memory: Counter[int] = Counter()
         busy_s: dict[int, float] = {}
         names: dict[int, set[str]] = {}
         for lease in leases:
             device, name = lease.device_id, name_of(lease.tenant_id, lease.function_name)
-            slots[device] += 1
-            memory[device] += lease.memory_bytes
             left_s = remaining(self._expected(name), lease.held_s)
             busy_s[device] = max(left_s, busy_s.get(device, 0.0))
             names.setdefault(device, set()).add(name)
         now = self._now_s()
         views = [
             replace(
-                view_of(row, slots[row.id], memory[row.id]),
+                view,
                 busy_until_s=busy_s.get(row.id, 0.0),
                 weights=self._residency.on(row.id, row.incarnation, now) | names.get(row.id, set()),
             )
-            for row in rows
+            for row, view in zip(rows, pool_views(rows, leases), strict=True)
         ]
         return Outlook(views, {row.id: row for row in rows})
 

@@ -13,7 +13,7 @@ from dgsf.clock import Clock
 from dgsf.core.devices import HOST
 from dgsf.core.placement import Request, could_ever_fit
 from dgsf.errors import PlatformError
-from proxy.directory import view_of
+from dgsf.store.views import view_of
 from proxy.lane import Lane
 from proxy.starter import Starter
 from proxy.worker_link import WorkerLink
@@ -130,6 +130,6 @@ class RoomMaker:
 
 def _would_do(request: Request | None, link: WorkerLink) -> bool:
     """Whether giving it up could make room; one with a session holds a device somewhere beside its own slot."""
-    if request is None or could_ever_fit(request, view_of(link.post.device, 0, 0)):
+    if request is None or could_ever_fit(request, view_of(link.post.device)):
         return True
     return link.session is not None and bool(link.session.device_name) and request.types != (HOST,)

@@ -1,0 +1,35 @@
+"""Rows of the pool as placement sees them: one translation for proxies, gateways and the leader."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+from dgsf.core.placement import DeviceView
+from dgsf.store.rows import DeviceRow, LeaseRow
+
+
+def view_of(row: DeviceRow, used_slots: int = 0, used_memory: int = 0) -> DeviceView:
+    """A device of which so much is taken."""
+    return DeviceView(
+        id=row.id,
+        type=row.type,
+        kind=row.kind,
+        healthy=row.state == "healthy",
+        slots=row.slots,
+        memory_bytes=row.memory_bytes,
+        free_slots=row.slots - used_slots,
+        free_memory=row.memory_bytes - used_memory,
+        speed=row.speed,
+        node=row.node,
+    )
+
+
+def pool_views(rows: Iterable[DeviceRow], leases: Iterable[LeaseRow]) -> list[DeviceView]:
+    """Devices with what their leases leave of them."""
+    slots: Counter[int] = Counter()
+    memory: Counter[int] = Counter()
+    for lease in leases:
+        slots[lease.device_id] += 1
+        memory[lease.device_id] += lease.memory_bytes
+    return [view_of(row, slots[row.id], memory[row.id]) for row in rows]
