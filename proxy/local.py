@@ -223,7 +223,7 @@ class LocalProxy:
     async def _not_started(self, lane: Lane, error: Exception) -> None:
         """No worker: wait for room or a device, or tell the callers what their function or the store lacks."""
         if isinstance(error, NoRoom):
-            await self.room.make_for(lane)
+            await self.room.make_for(lane, error.short_nodes)
         elif isinstance(error, DgsfError) and (isinstance(error, StoreUnavailable) or error.status != NoDevice.status):
             self._fail_queue(lane, error)
         else:
