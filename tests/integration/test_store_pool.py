@@ -133,6 +133,16 @@ async def test_a_node_that_does_not_tell_its_processors_gives_any_number(world):
     assert await grant(world, device, cpu_milli=900_000) is not None
 
 
+async def test_code_of_the_version_before_is_granted_slots_too(world):
+    device = await add_device(world.database, cpus=1)
+    async with world.database.acquire() as connection:
+        asked = (device.id, "old", 1, world.version_id, world.tenant_id, 10)
+        assert (
+            await connection.fetchval("SELECT slot FROM grant_lease($1, $2, $3, $4, $5, $6, '1 minute')", *asked) == 0
+        )
+    assert await grant(world, device, cpu_milli=1000) is not None
+
+
 async def test_grants_racing_releases_never_oversubscribe_and_epochs_only_grow(world):
     device = await add_device(world.database, slots=2, memory_bytes=20)
     leases = LeaseStore(world.database)
