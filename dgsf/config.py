@@ -88,6 +88,13 @@ class Settings:
     placement: str = _setting(
         DEFAULT_PLACEMENT, "policy that picks the device for a new worker", choices=PLACEMENT_POLICIES
     )
+    consolidate: float = _setting(
+        0.0,
+        "sessions that may be moved per hour while they run, so that a device becomes free; 0: none. Each stands still "
+        "for a moment: worth it where a free device is, rented by the hour or wanted whole",
+        low=0,
+        high=3600,
+    )
     # times
     keep_warm: str = _setting(
         "learned",

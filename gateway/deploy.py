@@ -20,6 +20,7 @@ from dgsf.core.placement import DeviceView, Request, why_not
 from dgsf.errors import BodyTooLarge, DoesNotFit, NoDevice, PythonMismatch, Unprocessable
 from dgsf.store.devices import DeviceStore
 from dgsf.store.rows import DeviceRow
+from dgsf.store.views import view_of
 from gateway.handling import Asked
 from gateway.reply import Reply, json_reply
 from gateway.views import FunctionView, Manifest
@@ -78,7 +79,7 @@ def _near_if_it_must(options: FunctionOptions, rows: list[DeviceRow]) -> Functio
     if options.attach != AUTO or not options.over_fabric:
         return options
     try:
-        _check_host(options, [_view(row) for row in rows if row.is_host])
+        _check_host(options, [view_of(row) for row in rows if row.is_host])
     except (NoDevice, DoesNotFit):
         return replace(options, chosen="near")
     return options
@@ -126,16 +127,20 @@ def check(manifest: Manifest, code: bytes) -> FunctionOptions:
 
 def _check_fit(options: FunctionOptions, rows: list[DeviceRow]) -> None:
     """Against every device that the pool knows, also those away for the moment."""
-    check_device(options.gpu, options.gpu_memory_bytes if options.over_fabric else options.memory_bytes, rows)
-    if options.over_fabric:
-        _check_host(options, [_view(row) for row in rows if row.is_host])
+    if not options.over_fabric:
+        check_device(options.gpu, options.memory_bytes, rows, cpu_milli=options.cpu_milli)
+    else:
+        check_device(options.gpu, options.gpu_memory_bytes, rows)
+        _check_host(options, [view_of(row) for row in rows if row.is_host])
 
 
-def check_device(gpu: tuple[str, ...], device_bytes: int, rows: list[DeviceRow], what: str = "function") -> None:
+def check_device(
+    gpu: tuple[str, ...], device_bytes: int, rows: list[DeviceRow], what: str = "function", cpu_milli: int = 0
+) -> None:
     """Whether any device could ever hold it; NoDevice, DoesNotFit."""
     if all(row.is_host for row in rows):
         raise NoDevice("the pool has no device yet; try again when one has joined")
-    reason = why_not(Request(gpu, device_bytes), [_view(row) for row in rows])
+    reason = why_not(Request(gpu, device_bytes, cpu_milli=cpu_milli), [view_of(row) for row in rows])
     if reason is not None:
         raise DoesNotFit(f"no device of the pool can ever hold this {what}: {reason}")
 
@@ -143,12 +148,6 @@ def check_device(gpu: tuple[str, ...], device_bytes: int, rows: list[DeviceRow],
 def _check_host(options: FunctionOptions, hosts: list[DeviceView]) -> None:
     if not hosts:
         raise NoDevice("the pool has no function host yet for attach='fabric'; try again when one has joined")
-    reason = why_not(Request(options.worker_types, options.memory_bytes), hosts)
+    reason = why_not(Request(options.worker_types, options.memory_bytes, cpu_milli=options.cpu_milli), hosts)
     if reason is not None:
         raise DoesNotFit(f"no function host can ever run this function: it {reason}")
-
-
-def _view(row: DeviceRow) -> DeviceView:
-    return DeviceView(
-        row.id, row.type, row.kind, row.state == "healthy", row.slots, row.memory_bytes, row.slots, row.memory_bytes
-    )

@@ -100,6 +100,7 @@ class DeviceInfo(msgspec.Struct, frozen=True):
     state: str
     incarnation: int
     heartbeat_at: datetime
+    node_cpus: int | None  # processors of its node, for all that runs there; null: not known
     round_trip_us: float | None  # from a proxy and back, as measured (the middle one of several); null: not yet
 
     @classmethod
@@ -124,6 +125,7 @@ class LeaseInfo(msgspec.Struct, frozen=True):
     function_name: str | None
     tenant_name: str | None
     memory_bytes: int
+    cpu_milli: int  # of its node's processors, in thousandths of one
     granted_at: datetime
     expires_at: datetime
     expired: bool

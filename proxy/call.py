@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dgsf.core.invocation import Invocation
+from dgsf.errors import StartDeadlineMissed
 from dgsf.wire.ports import CallRequest, CallStream
 
 
@@ -41,6 +42,13 @@ class ActiveCall:
         self.device_name = ""
         self.price = 0
         self.session_nano = 0  # the cost of what its session used
+
+    def late(self, now_us: int) -> bool:
+        """Whether its time to start has passed; one that has started before may go on at any time."""
+        return now_us > self.dead_us and self.life.attempt == 1
+
+    def missed(self, now_us: int) -> StartDeadlineMissed:
+        return StartDeadlineMissed(f"not started within {(now_us - self.arrived_us) / 1e6:.1f} s")
 
     @property
     def unwanted(self) -> bool:

@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import logging
 
-from dgsf.core.placement import DeviceView
 from dgsf.errors import DgsfError
 from dgsf.fabric.control import DeviceControl
 from dgsf.store.devices import DeviceStore
@@ -105,18 +104,3 @@ class Directory:
         waiting = self._exits.get((*key, notice.worker_id))
         if waiting is not None and not waiting.done():
             waiting.set_result(notice)
-
-
-def view_of(row: DeviceRow, used_slots: int, used_memory: int) -> DeviceView:
-    return DeviceView(
-        id=row.id,
-        type=row.type,
-        kind=row.kind,
-        healthy=row.state == "healthy",
-        slots=row.slots,
-        memory_bytes=row.memory_bytes,
-        free_slots=row.slots - used_slots,
-        free_memory=row.memory_bytes - used_memory,
-        speed=row.speed,
-        node=row.node,
-    )

@@ -62,10 +62,10 @@ class Lane:
         self.pump()
 
     def _line_up(self, call: ActiveCall) -> None:
-        """Behind all calls of the same or a higher priority."""
-        queue, priority = self.queue, call.request.priority
+        """By priority, then by who must start first; those of one deadline in the order of their arrival."""
+        queue, urgency = self.queue, (call.request.priority, -call.dead_us)
         position = len(queue)
-        while position and queue[position - 1].request.priority < priority:
+        while position and (queue[position - 1].request.priority, -queue[position - 1].dead_us) < urgency:
             position -= 1
         queue.insert(position, call)
 
@@ -76,6 +76,10 @@ class Lane:
         while queue:
             if queue[0].unwanted:
                 self._host.call_over(self, queue.popleft(), None, Failure.of(FunctionCancelled()))
+                continue
+            if queue[0].late(now):
+                call = queue.popleft()
+                self._host.call_over(self, call, None, Failure.of(call.missed(now)))
                 continue
             link = self._pick(now)
             if link is None:

@@ -52,11 +52,11 @@ class LeaseKeeper:
         return now_us < self._until_us.get(grant, 0)
 
     async def grant(
-        self, device_id: int, version_id: int | None, tenant_id: int, memory_bytes: int
+        self, device_id: int, version_id: int | None, tenant_id: int, memory_bytes: int, cpu_milli: int = 0
     ) -> LeaseGrant | None:
         before = self._clock.now_us()
         grant = await self._store.grant(
-            device_id, self.holder, self.incarnation, version_id, tenant_id, memory_bytes, self._ttl_s
+            device_id, self.holder, self.incarnation, version_id, tenant_id, memory_bytes, self._ttl_s, cpu_milli
         )
         if grant is not None:
             self._until_us[grant] = self._usable_until(before)

@@ -26,7 +26,6 @@ from dgsf.errors import (
     PlatformError,
     QueueFull,
     ShuttingDown,
-    StartDeadlineMissed,
     StoreUnavailable,
 )
 from dgsf.store.catalogue import Catalogue, Function
@@ -223,7 +222,7 @@ class LocalProxy:
     async def _not_started(self, lane: Lane, error: Exception) -> None:
         """No worker: wait for room or a device, or tell the callers what their function or the store lacks."""
         if isinstance(error, NoRoom):
-            await self.room.make_for(lane)
+            await self.room.make_for(lane, error.short_nodes)
         elif isinstance(error, DgsfError) and (isinstance(error, StoreUnavailable) or error.status != NoDevice.status):
             self._fail_queue(lane, error)
         else:
@@ -348,10 +347,9 @@ class LocalProxy:
         elif self.room.without_device_us(lane, now_us) > NO_DEVICE_SECONDS * 1e6:
             self._fail_queue(lane, none_takes_work(lane.options))
         else:
-            for call in [call for call in lane.queue if now_us > call.dead_us and call.life.attempt == 1]:
+            for call in [call for call in lane.queue if call.late(now_us)]:
                 lane.queue.remove(call)
-                waited = (now_us - call.arrived_us) / 1e6
-                self.recorder.finish(call, None, Failure.of(StartDeadlineMissed(f"not started within {waited:.1f} s")))
+                self.recorder.finish(call, None, Failure.of(call.missed(now_us)))
 
     def _look_at(self, link: WorkerLink, now_us: int) -> None:
         """Stop the running call if its time is up or nobody wants it; kill the worker if it does not stop."""

@@ -7,17 +7,17 @@ probably hold it, learned from its kind.  The policy decides; leasing is `proxy.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 
 from dgsf.clock import Clock
 from dgsf.core.devices import HOST
 from dgsf.core.durations import Durations, remaining
-from dgsf.core.placement import Chooser, DeviceView, Request
+from dgsf.core.placement import Chooser, DeviceView, NodeView, Request
 from dgsf.core.residency import Residency
 from dgsf.store.rows import DeviceRow, LeaseGrant, LeaseRow
-from proxy.directory import Directory, view_of
+from dgsf.store.views import node_views, pool_views
+from proxy.directory import Directory
 from proxy.post import Role, Want, name_of
 
 
@@ -27,17 +27,23 @@ class Outlook:
 
     views: list[DeviceView]
     rows: dict[int, DeviceRow]
+    nodes: list[NodeView] = field(default_factory=list)
 
     def only(self, ids: Sequence[int]) -> Outlook:
-        return Outlook([view for view in self.views if view.id in ids], self.rows)
+        return self._of(view for view in self.views if view.id in ids)
 
     def without(self, device_id: int) -> Outlook:
-        return Outlook([view for view in self.views if view.id != device_id], self.rows)
+        return self._of(view for view in self.views if view.id != device_id)
 
     def devices(self, name: str = "") -> Outlook:
         """Without function hosts; the one of this name if there is a name."""
         found = [view for view in self.views if view.kind != HOST]
-        return Outlook([view for view in found if not name or self.rows[view.id].name == name], self.rows)
+        return self._of(view for view in found if not name or self.rows[view.id].name == name)
+
+    def _of(self, views: Iterable[DeviceView]) -> Outlook:
+        left = list(views)
+        names = {view.node for view in left}
+        return Outlook(left, self.rows, [node for node in self.nodes if node.name in names])
 
 
 class Placing:
@@ -57,27 +63,23 @@ class Placing:
         return self.outlook(rows, leases)
 
     def outlook(self, rows: Sequence[DeviceRow], leases: Sequence[LeaseRow]) -> Outlook:
-        slots: Counter[int] = Counter()
-        memory: Counter[int] = Counter()
         busy_s: dict[int, float] = {}
         names: dict[int, set[str]] = {}
         for lease in leases:
             device, name = lease.device_id, name_of(lease.tenant_id, lease.function_name)
-            slots[device] += 1
-            memory[device] += lease.memory_bytes
             left_s = remaining(self._expected(name), lease.held_s)
             busy_s[device] = max(left_s, busy_s.get(device, 0.0))
             names.setdefault(device, set()).add(name)
         now = self._now_s()
         views = [
             replace(
-                view_of(row, slots[row.id], memory[row.id]),
+                view,
                 busy_until_s=busy_s.get(row.id, 0.0),
                 weights=self._residency.on(row.id, row.incarnation, now) | names.get(row.id, set()),
             )
-            for row in rows
+            for row, view in zip(rows, pool_views(rows, leases), strict=True)
         ]
-        return Outlook(views, {row.id: row for row in rows})
+        return Outlook(views, {row.id: row for row in rows}, node_views(rows, leases))
 
     def request(self, want: Want) -> Request:
         """What placement is asked for."""
@@ -86,6 +88,7 @@ class Placing:
             want.memory_bytes,
             tenant=str(want.tenant_id),
             function=want.function,
+            cpu_milli=want.cpu_milli,
             duration_s=self._expected(want.name, want.role) or want.guess_s,
             deadline_s=want.deadline_s,
             run_s=want.run_s,
@@ -94,7 +97,7 @@ class Placing:
 
     def choose(self, request: Request, outlook: Outlook) -> DeviceView | None:
         """The device for it now, or None if none has room."""
-        return self._chooser.choose(request, outlook.views)
+        return self._chooser.choose(request, outlook.views, outlook.nodes)
 
     # --- learning
     def took(self, want: Want, grant: LeaseGrant) -> None:

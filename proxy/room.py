@@ -13,7 +13,7 @@ from dgsf.clock import Clock
 from dgsf.core.devices import HOST
 from dgsf.core.placement import Request, could_ever_fit
 from dgsf.errors import PlatformError
-from proxy.directory import view_of
+from dgsf.store.views import view_of
 from proxy.lane import Lane
 from proxy.starter import Starter
 from proxy.worker_link import WorkerLink
@@ -41,10 +41,10 @@ class RoomMaker:
         self._asked_us = -ECHO_US
         self.ask_others: Callable[[], Awaitable[None]] | None = None
 
-    async def make_for(self, lane: Lane) -> None:
-        """The pool is full: give up an idle worker, or a lost holder's slot, or wait."""
+    async def make_for(self, lane: Lane, short_nodes: frozenset[str] = frozenset()) -> None:
+        """The pool is full, or these nodes' processors: give up an idle worker, or a lost holder's slot, or wait."""
         self._no_device_since.pop(lane, None)
-        victim = self._idlest(lane)
+        victim = self._idlest(lane, short_nodes=short_nodes)
         if victim is not None:
             await self._give_up(*victim)
             return
@@ -106,8 +106,10 @@ class RoomMaker:
         else:
             self._no_device_since.pop(lane, None)
 
-    def _idlest(self, wanting: Lane | None, request: Request | None = None) -> Idle | None:
-        """The least wanted idle worker whose device would do for the lane or session that wants one."""
+    def _idlest(
+        self, wanting: Lane | None, request: Request | None = None, short_nodes: frozenset[str] = frozenset()
+    ) -> Idle | None:
+        """The least wanted idle worker whose device, or whose processors, would do for who wants one."""
         at_least = SETTLED_US if (wanting is None and request is None) or (wanting and wanting.links) else 0
         now = self._clock.now_us()
         if wanting is not None:
@@ -117,7 +119,9 @@ class RoomMaker:
             for lane in self._lanes.values()
             if lane is not wanting and not lane.queue
             for link in lane.links
-            if not link.inflight and now - link.idle_since_us >= at_least and _would_do(request, link)
+            if not link.inflight
+            and now - link.idle_since_us >= at_least
+            and (_frees_processors(lane, link, short_nodes) if short_nodes else _would_do(request, link))
         ]
         return self._least_wanted(idle) if idle else None
 
@@ -128,8 +132,12 @@ class RoomMaker:
             self._wake(waiting)
 
 
+def _frees_processors(lane: Lane, link: WorkerLink, nodes: frozenset[str]) -> bool:
+    return lane.options.cpu_milli > 0 and link.post.device.node in nodes
+
+
 def _would_do(request: Request | None, link: WorkerLink) -> bool:
     """Whether giving it up could make room; one with a session holds a device somewhere beside its own slot."""
-    if request is None or could_ever_fit(request, view_of(link.post.device, 0, 0)):
+    if request is None or could_ever_fit(request, view_of(link.post.device)):
         return True
     return link.session is not None and bool(link.session.device_name) and request.types != (HOST,)

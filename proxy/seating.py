@@ -39,7 +39,7 @@ class Seating:
 
     async def lease(self, want: Want, device_id: int) -> LeaseGrant | None:
         """A slot of this device, or None if it has no room any more."""
-        return await self._leases.grant(device_id, want.version_id, want.tenant_id, want.memory_bytes)
+        return await self._leases.grant(device_id, want.version_id, want.tenant_id, want.memory_bytes, want.cpu_milli)
 
     async def attach(
         self, want: Want, device: DeviceRow, grant: LeaseGrant, make: Callable[[Post], AnyProtocol]

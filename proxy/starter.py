@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable
 from dgsf.clock import Clock
 from dgsf.core.devices import HOST
 from dgsf.core.options import FunctionOptions
+from dgsf.core.placement import has_slot
 from dgsf.errors import DgsfError, NoDevice, PlatformError
 from dgsf.store.rows import DeviceRow, LeaseGrant
 from dgsf.wire.messages import Reap
@@ -31,7 +32,11 @@ LOAD_SECONDS = 60.0
 
 
 class NoRoom(Exception):
-    """Every fitting slot is taken now."""
+    """Every fitting slot is taken now, or on `short_nodes` there are some but too few processors beside them."""
+
+    def __init__(self, short_nodes: frozenset[str] = frozenset()) -> None:
+        super().__init__()
+        self.short_nodes = short_nodes
 
 
 class Starter:
@@ -146,12 +151,13 @@ class Starter:
         if only is not None:
             outlook = outlook.only([only])
         request = placing.request(want)
+        full = NoRoom(frozenset(view.node for view in outlook.views if request.cpu_milli and has_slot(request, view)))
         while (chosen := placing.choose(request, outlook)) is not None:
             grant = await self._seating.lease(want, chosen.id)
             if grant is not None:
                 return outlook.rows[chosen.id], grant
             outlook = outlook.without(chosen.id)
-        raise NoRoom
+        raise full
 
     def _want(self, lane: Lane) -> Want:
         version, options = lane.version, lane.options
@@ -163,6 +169,7 @@ class Starter:
             options.worker_types,
             options.memory,
             network=options.network,
+            cpu_milli=options.cpu_milli,
             guess_s=lane.run_s * len(lane.queue),
             run_s=lane.run_s,
             deadline_s=lane.deadline_s(self._clock.now_us()),

@@ -9,10 +9,12 @@ from dgsf.cli.output import client_options, json_option, show_listing, show_rows
 from dgsf.sdk.client import Client
 
 COLUMNS = (
-    "id", "name", "node", "kind", "type", "state", "slots", "slots_used", "memory_bytes", "memory_used",
+    "id", "name", "node", "kind", "type", "state", "slots", "slots_used", "memory_bytes", "memory_used", "node_cpus",
     "speed", "price_nano_per_us", "incarnation", "heartbeat_at", "round_trip_us",
 )  # fmt: skip
-HOST_COLUMNS = ("id", "name", "node", "state", "slots", "memory_bytes", "incarnation", "heartbeat_at", "round_trip_us")
+HOST_COLUMNS = (
+    "id", "name", "node", "state", "slots", "memory_bytes", "node_cpus", "incarnation", "heartbeat_at", "round_trip_us",
+)  # fmt: skip
 
 
 @click.group("devices", cls=ListingGroup)

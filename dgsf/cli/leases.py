@@ -9,7 +9,7 @@ from dgsf.sdk.client import Client
 
 COLUMNS = (
     "device_name", "device", "slot", "holder", "tenant_name", "tenant", "function_name", "function", "version",
-    "memory_bytes", "epoch", "granted_at", "expires_at", "expired",
+    "memory_bytes", "cpu_milli", "epoch", "granted_at", "expires_at", "expired",
 )  # fmt: skip
 
 

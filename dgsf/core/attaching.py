@@ -31,6 +31,8 @@ class Server(Protocol):
     @property
     def slots(self) -> int: ...
     @property
+    def node_cpus(self) -> int | None: ...
+    @property
     def measured(self) -> list[Measured]: ...
 
 
@@ -54,9 +56,14 @@ def reconsidered(options: FunctionOptions, pool: Sequence[Server]) -> Attach | N
 
 
 def _fits_over_fabric(options: FunctionOptions, pool: Sequence[Server]) -> bool:
-    hosted = any(each.is_host and each.slots and each.memory_bytes >= options.memory for each in pool)
+    hosted = any(each.is_host and each.slots and _runs(options, each) for each in pool)
     served = any(_is_a(options.gpu, each) and each.memory_bytes >= options.gpu_memory_bytes for each in pool)
     return hosted and served
+
+
+def _runs(options: FunctionOptions, host: Server) -> bool:
+    processors = host.node_cpus is None or 1000 * host.node_cpus >= options.cpu_milli
+    return host.memory_bytes >= options.memory and processors
 
 
 def _is_a(gpu: tuple[str, ...], each: Server) -> bool:

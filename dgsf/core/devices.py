@@ -57,6 +57,7 @@ class DeviceSpec:
     speed: float = 1.0
     price_nano_per_us: int = 1
     options: dict[str, Any] = field(default_factory=dict)
+    node_cpus: int = 0  # processors of its node, for all its devices together; 0: not known
 
     @property
     def short_name(self) -> str:

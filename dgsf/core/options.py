@@ -35,6 +35,7 @@ class FunctionOptions:
 
     gpu: tuple[str, ...] = (ANY_GPU,)
     memory: int = 512 * MIB
+    cpu: float = 0.0
     timeout: float = 30.0
     retries: int = 0
     attach: str = "near"
@@ -64,6 +65,10 @@ class FunctionOptions:
     def gpu_memory_bytes(self) -> int:
         """What a session of this function may hold on its device."""
         return self.memory if self.gpu_memory is None else self.gpu_memory
+
+    @property
+    def cpu_milli(self) -> int:
+        return math.ceil(round(1000 * self.cpu, 6))
 
     @property
     def timeout_us(self) -> int:
@@ -249,6 +254,14 @@ TABLE: dict[str, Option] = {
             "'512MiB'",
             "memory that one running instance may use",
             _size(MIB, 1024 * GIB),
+        ),
+        Option(
+            "cpu",
+            "a number of processors from 0 to 1024, such as 2 or 0.5",
+            "0",
+            "processors of its node that are kept for one running instance, from others that ask for some; "
+            "0: it shares what there is",
+            _number(0, 1024),
         ),
         Option(
             "timeout",

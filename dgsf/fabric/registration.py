@@ -29,6 +29,7 @@ class Registered:
 async def register(store: DeviceStore, place: Place, actor: str, address: Address) -> DeviceRow:
     """A new life of this device: the row tells its incarnation."""
     spec = place.spec
+    cpus = {"cpus": spec.node_cpus} if spec.node_cpus else {}
     return await store.register(
         name=place.name,
         node=place.node,
@@ -42,5 +43,5 @@ async def register(store: DeviceStore, place: Place, actor: str, address: Addres
         unix_path=address.unix_path,
         tcp_host=address.tcp_host,
         tcp_port=address.tcp_port,
-        info={"actor": actor, "node_id": place.node_id, "index": spec.index, "options": spec.options},
+        info={"actor": actor, "node_id": place.node_id, "index": spec.index, "options": spec.options} | cpus,
     )

@@ -8,9 +8,11 @@ import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from dgsf.clock import SystemClock
+from dgsf.clock import Clock, SystemClock
 from dgsf.config import Settings
+from dgsf.core.placement.consolidate import MoveRules
 from dgsf.errors import DgsfError, StoreUnavailable
+from dgsf.fabric.consolidating import Consolidating, consolidate_forever
 from dgsf.fabric.controller import Controller
 from dgsf.fabric.housekeeping import tidy_forever
 from dgsf.fabric.leader import Leader
@@ -21,6 +23,7 @@ from dgsf.store.calls import CallStore
 from dgsf.store.database import Database
 from dgsf.store.devices import DeviceStore
 from dgsf.store.leader import Leadership
+from dgsf.store.leases import LeaseStore
 from dgsf.store.registry import Registry
 from dgsf.store.sessions import SessionStore
 
@@ -82,6 +85,8 @@ async def _lead(settings: Settings, holder: str, devices: str, database: Databas
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(tidy_forever(CallStore(database), SessionStore(database)))
             tasks.create_task(reconsider_forever(Registry(database), DeviceStore(database)))
+            if settings.consolidate:
+                tasks.create_task(consolidate_forever(_consolidating(settings, database, clock)))
             tasks.create_task(controller.run(asyncio.shield(joined)))  # for the next term too
 
     try:
@@ -91,6 +96,11 @@ async def _lead(settings: Settings, holder: str, devices: str, database: Databas
         raise
     finally:
         joined.cancel()
+
+
+def _consolidating(settings: Settings, database: Database, clock: Clock) -> Consolidating:
+    rules = MoveRules(per_hour=settings.consolidate)
+    return Consolidating(DeviceStore(database), LeaseStore(database), SessionStore(database), clock, rules)
 
 
 def _cluster(settings: Settings, devices: str = "") -> RayCluster:

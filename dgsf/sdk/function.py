@@ -39,6 +39,7 @@ class Options(TypedDict, total=False):
 
     gpu: str | Sequence[str]
     memory: str | int
+    cpu: float
     timeout: float
     retries: int
     attach: Literal["near", "fabric", "auto"]

@@ -28,11 +28,13 @@ class LeaseStore:
         tenant_id: int | None,
         memory_bytes: int,
         ttl_s: float,
+        cpu_milli: int = 0,
     ) -> LeaseGrant | None:
-        """A free slot of a healthy device with enough free bytes, or None."""
+        """A free slot of a healthy device with enough free bytes, on a node with enough processors, or None."""
         async with self._database.acquire() as connection:
             record = await connection.fetchrow(
-                sql("grant_lease"), device_id, holder, holder_incarnation, version_id, tenant_id, memory_bytes, ttl_s
+                sql("grant_lease"),
+                *(device_id, holder, holder_incarnation, version_id, tenant_id, memory_bytes, ttl_s, cpu_milli),
             )
         return None if record is None else LeaseGrant(device_id=device_id, **record)
 

@@ -91,6 +91,12 @@ class DeviceRow:
         return self.kind == HOST
 
     @property
+    def node_cpus(self) -> int | None:
+        """Processors of its node; None: its server did not tell."""
+        found: int | None = self.info.get("cpus")
+        return found
+
+    @property
     def measured(self) -> list[Measured]:
         """The round trips between it and proxies."""
         found = self.info.get("round_trips", {}).items()
@@ -136,6 +142,7 @@ class LeaseRow:
     expires_at: datetime
     expired: bool  # by Postgres' clock
     held_s: float = 0.0  # since it was granted, by the same clock
+    cpu_milli: int = 0  # of the node's processors, in thousandths
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,6 +79,29 @@ class Unbilled:
     created_at: float  # Unix seconds
 
 
+@dataclass(frozen=True, slots=True)
+class SessionSeat:
+    """An open session as whoever moves sessions sees it: where it sits, and what came of its last move."""
+
+    id: UUID
+    tenant_id: int
+    version_id: int | None
+    device_id: int | None
+    state: str
+    memory_bytes: int
+    age_s: float
+    asked: bool  # to move, and has not answered yet
+    move_error: str | None
+
+    @property
+    def attached(self) -> bool:
+        return self.state == "attached"
+
+    @property
+    def on_the_move(self) -> bool:
+        return self.asked or self.state == "moving"
+
+
 _COLUMNS = SessionState.__slots__
 
 
@@ -117,6 +140,12 @@ class SessionStore:
         """Open sessions, newest first, of one tenant or of all; with `ended` also earlier ones."""
         async with self._database.acquire() as connection:
             return [SessionInfo(**record) for record in await connection.fetch(sql("list_sessions"), tenant_id, ended)]
+
+    async def seats(self) -> list[SessionSeat]:
+        """Open sessions of all proxies that are alive."""
+        async with self._database.acquire() as connection:
+            found = await connection.fetch(sql("session_seats"), PROXY_SILENT_SECONDS)
+            return [SessionSeat(**record) for record in found]
 
     async def ask_move(self, session_id: UUID, to: str, tenant_id: int | None = None) -> bool:
         """Note the wish; False if there is no such open session."""

@@ -113,7 +113,7 @@ class Opener:
 
     def _choose(self, request: Request, outlook: Outlook, last: set[int]) -> DeviceView | None:
         """The best device with room; those in `last` only if no other has any."""
-        first = Outlook([view for view in outlook.views if view.id not in last], outlook.rows)
+        first = outlook.only([view.id for view in outlook.views if view.id not in last])
         return self._placing.choose(request, first) or self._placing.choose(request, outlook)
 
     async def _attach(self, want: Want, links: DeviceOwner, device: DeviceRow) -> DeviceLink:

@@ -175,3 +175,5 @@ def test_wrong_input_is_refused_before_anything_runs(app, http):
         app.function(attach="far")
     with pytest.raises(DoesNotFit, match="of memory; the largest matching device has"):
         app.function(name="huge", gpu_memory="900GiB")(_untouched).remote(1)
+    with pytest.raises(DoesNotFit, match="asks for 1000 processors; the largest node with a function host has"):
+        app.function(name="wide", cpu=1000)(_untouched).remote(1)

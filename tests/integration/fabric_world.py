@@ -52,14 +52,14 @@ class World:
         self.tenant_id = 0
 
     # --- parts
-    async def add_device(self, text, options=QUICK):
-        await self._add(resolve_devices(text), options)
+    async def add_device(self, text, options=QUICK, **more):
+        await self._add(resolve_devices(text), options, **more)
 
     async def add_host(self, slots=2, options=QUICK):
         """A server without a device, for the bodies of functions over the fabric."""
         await self._add(offers("cpu:1", str(slots))[1:], options)
 
-    async def _add(self, specs, options):
+    async def _add(self, specs, options, info=None):
         for spec in specs:
             name = f"box/{spec.short_name}"
             server = DeviceServer(
@@ -86,6 +86,7 @@ class World:
                 unix_path=address.unix_path,
                 tcp_host=address.tcp_host,
                 tcp_port=address.tcp_port,
+                info=info,
             )
             await server.set_incarnation(row.incarnation)
 

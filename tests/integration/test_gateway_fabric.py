@@ -19,10 +19,10 @@ async def world(database_url):
         yield found
 
 
-async def add_host(world, memory=1024 * MIB):
+async def add_host(world, memory=1024 * MIB, **info):
     await DeviceStore(world.database).register(
         name="here/host0", node="here", kind="host", type="host", memory_bytes=memory, slots=2, speed=1.0,
-        price_nano_per_us=0, host_id="h", unix_path="/nowhere", tcp_host=None, tcp_port=None,
+        price_nano_per_us=0, host_id="h", unix_path="/nowhere", tcp_host=None, tcp_port=None, info=info,
     )  # fmt: skip
 
 
@@ -46,6 +46,14 @@ async def test_body_and_session_must_each_fit_somewhere(world):
     assert large_body.code == "does_not_fit" and "function host" in large_body.json["detail"]
     large_session = await world.deploy("far", options={**fits, "gpu_memory": 4097 * MIB})
     assert large_session.code == "does_not_fit" and "no device" in large_session.json["detail"]
+
+
+async def test_a_body_must_find_as_many_processors_as_it_asks_for(world):
+    await add_host(world, cpus=2)
+    assert (await world.deploy("far", options={"attach": "fabric", "cpu": 2})).status == 201
+    refused = await world.deploy("far", options={"attach": "fabric", "cpu": 2.5})
+    assert refused.code == "does_not_fit"
+    assert "asks for 2.5 processors; the largest node with a function host has 2" in refused.json["detail"]
 
 
 async def test_hosts_are_listed_apart_and_are_no_devices(world):

@@ -199,6 +199,20 @@ async def test_waiting_calls_go_by_priority_then_by_arrival(database):
         assert "".join(order) == "ceabd"
 
 
+async def test_calls_of_one_priority_go_by_who_must_start_first(database):
+    async with world_of(database, "cpu:1:slots=1") as world:
+        version = await world.deploy(nap)
+        await world.value(version, 0.01)
+        running = world.open(version, 0.5)[1]
+        order = []
+        for name, start_s, priority in (("a", 600, 0), ("b", 600, 0), ("c", 300, 0), ("d", 900, 1), ("e", 400, 0)):
+            stream = world.open(version, 0.01, start_s=start_s, priority=priority)[1]
+            stream.when_ended(lambda _, name=name: order.append(name))
+        assert (await ended(running)).state == "succeeded"
+        await until(lambda: len(order) == 5)
+        assert "".join(order) == "dceab"
+
+
 async def test_an_idle_worker_makes_room_least_recently_used_first(database):
     async with world_of(database, "cpu:1:slots=2") as world:
         first, second, third = [await world.deploy(add, name=name) for name in ("a", "b", "c")]

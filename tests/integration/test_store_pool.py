@@ -22,7 +22,7 @@ async def world(database) -> World:
     return await make_world(database)
 
 
-async def add_device(database, name="gpu-0", *, slots=4, memory_bytes=1000):
+async def add_device(database, name="gpu-0", *, slots=4, memory_bytes=1000, **info):
     return await DeviceStore(database).register(
         name=name,
         node="n1",
@@ -36,13 +36,15 @@ async def add_device(database, name="gpu-0", *, slots=4, memory_bytes=1000):
         unix_path="/run/x.sock",
         tcp_host=None,
         tcp_port=None,
-        info={"cores": 2},
+        info={"cores": 2} | info,
     )
 
 
-async def grant(world, device, holder="p1", *, incarnation=1, memory_bytes=10, ttl_s=LONG):
+async def grant(world, device, holder="p1", *, incarnation=1, memory_bytes=10, ttl_s=LONG, cpu_milli=0):
     leases = LeaseStore(world.database)
-    return await leases.grant(device.id, holder, incarnation, world.version_id, world.tenant_id, memory_bytes, ttl_s)
+    return await leases.grant(
+        device.id, holder, incarnation, world.version_id, world.tenant_id, memory_bytes, ttl_s, cpu_milli
+    )
 
 
 # --- devices
@@ -111,6 +113,34 @@ async def test_concurrent_grants_never_exceed_the_memory(world):
     grants = await asyncio.gather(*(grant(world, device, memory_bytes=300) for _ in range(20)))
     assert sum(given is not None for given in grants) == 3
     assert await grant(world, device, memory_bytes=100) is not None
+
+
+async def test_concurrent_grants_never_exceed_the_processors_of_a_node_over_all_its_devices(world):
+    devices = [await add_device(world.database, f"gpu-{n}", slots=30, cpus=4) for n in range(2)]
+    grants = await asyncio.gather(*(grant(world, devices[n % 2], f"p{n}", cpu_milli=1500) for n in range(20)))
+    assert sum(given is not None for given in grants) == 2
+    assert await grant(world, devices[0]) is not None, "who asks for none is not counted"
+    leases = LeaseStore(world.database)
+    assert sum(row.cpu_milli for row in await leases.list_leases()) == 3000
+    given, holder = next((given, f"p{n}") for n, given in enumerate(grants) if given is not None)
+    assert await leases.release(given, holder)
+    assert await grant(world, devices[1], cpu_milli=2500) is not None
+    assert await grant(world, devices[1], cpu_milli=1) is None
+
+
+async def test_a_node_that_does_not_tell_its_processors_gives_any_number(world):
+    device = await add_device(world.database)
+    assert await grant(world, device, cpu_milli=900_000) is not None
+
+
+async def test_code_of_the_version_before_is_granted_slots_too(world):
+    device = await add_device(world.database, cpus=1)
+    async with world.database.acquire() as connection:
+        asked = (device.id, "old", 1, world.version_id, world.tenant_id, 10)
+        assert (
+            await connection.fetchval("SELECT slot FROM grant_lease($1, $2, $3, $4, $5, $6, '1 minute')", *asked) == 0
+        )
+    assert await grant(world, device, cpu_milli=1000) is not None
 
 
 async def test_grants_racing_releases_never_oversubscribe_and_epochs_only_grow(world):

@@ -1,5 +1,7 @@
 """The device setting: what it says, and what it says wrongly."""
 
+import os
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -159,6 +161,7 @@ def test_a_simulated_device_tells_its_timing_to_the_worker():
 # --- function hosts
 def test_a_node_has_a_function_host_unless_it_wants_none():
     device, host = offers("cpu:1", "auto")
+    assert device.node_cpus == host.node_cpus == len(os.sched_getaffinity(0)), "of one node"
     assert (device.kind, host.kind, host.short_name, host.slots) == ("cpu", "host", "host0", 8)
     assert host.memory_bytes == machine_memory() // 4 // MIB * MIB and host.price_nano_per_us == 0
     assert parse_hosts("3").slots == 3

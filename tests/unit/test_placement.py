@@ -1,5 +1,7 @@
 """Which device the next worker goes to."""
 
+from dataclasses import replace
+
 from dgsf.core.placement import DeviceView, Request, choose, why_not
 
 GIB = 1024**3
@@ -36,6 +38,13 @@ def test_a_type_that_is_not_there_is_named_with_what_is():
 def test_too_much_memory_names_the_largest():
     told = why_not(Request(("any",), 9 * GIB), [device(1)])
     assert "9.0 GiB (9663676416 bytes)" in told and "8.0 GiB (8589934592 bytes)" in told
+
+
+def test_too_many_processors_name_the_largest_node():
+    small, large = (replace(device(number), node_cpu_milli=1000 * number) for number in (2, 4))
+    told = why_not(Request(("any",), GIB, cpu_milli=4500), [small, large])
+    assert told == "asks for 4.5 processors; the largest node with a matching device has 4: lower cpu="
+    assert why_not(Request(("any",), GIB, cpu_milli=4000), [small, large]) is None
 
 
 def test_a_full_pool_is_no_reason_for_ever():

@@ -16,7 +16,11 @@ GIB = 1024**3
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-def row(number, slots=4, incarnation=1, kind="cpu"):
+def row(number, slots=4, incarnation=1, kind="cpu", **changes):
+    return replace(_row(number, slots, incarnation, kind), **changes)
+
+
+def _row(number, slots, incarnation, kind):
     return DeviceRow(
         id=number, name=f"box/{kind}{number}", node="box", kind=kind, type=kind, memory_bytes=8 * GIB, slots=slots,
         speed=1.0, price_nano_per_us=1, state="healthy", incarnation=incarnation, host_id="h", unix_path="/x",
@@ -24,11 +28,11 @@ def row(number, slots=4, incarnation=1, kind="cpu"):
     )  # fmt: skip
 
 
-def lease(device, slot, function, held_s=0.0, tenant=1):
+def lease(device, slot, function, held_s=0.0, tenant=1, cpu_milli=0):
     return LeaseRow(
         device_id=device, slot=slot, epoch=1, device_incarnation=1, device_name="", holder="p", holder_incarnation=1,
         version_id=1, function_name=function, tenant_id=tenant, tenant_name="t", memory_bytes=GIB, granted_at=NOW,
-        expires_at=NOW, expired=False, held_s=held_s,
+        expires_at=NOW, expired=False, held_s=held_s, cpu_milli=cpu_milli,
     )  # fmt: skip
 
 
@@ -124,3 +128,18 @@ def test_a_deadline_is_compared_with_the_call_and_not_with_the_life_of_its_worke
     assert (request.duration_s, request.due_s, request.deadline_s) == (600, 2.0, 5.0)
     gavel = Gavel({("f", "slow"): 1.0, ("f", "fast"): 2.0})
     assert not gavel._late(request, 1.0) and gavel._late(replace(request, deadline_s=3.0), 1.0)
+
+
+def test_processors_are_those_of_the_node_whichever_of_its_servers_they_were_given_by():
+    held = Held()
+    small = [row(1, node="small", info={"cpus": 2}), row(2, kind="host", node="small", info={"cpus": 2})]
+    large = [row(3, node="large", info={"cpus": 8})]
+    assert held.chosen("f", [*small, *large], cpu_milli=4000) == 3
+    taken = [lease(3, slot, "g", cpu_milli=3000) for slot in (0, 1)]
+    assert held.chosen("f", [*small, *large], taken, cpu_milli=2000) in (1, 3)
+    assert held.chosen("f", [*small, *large], [*taken, lease(2, 0, "h", cpu_milli=500)], cpu_milli=2000) == 3
+    full = [*taken, lease(3, 2, "g", cpu_milli=2000), lease(2, 0, "h", cpu_milli=500)]
+    outlook = held.placing.outlook([*small, *large], full)
+    assert held.placing.choose(held.placing.request(want("f", cpu_milli=1600)), outlook) is None
+    assert held.placing.choose(held.placing.request(want("f")), outlook) is not None, "who asks for none shares"
+    assert held.chosen("f", [row(4, node="silent")], cpu_milli=64_000) == 4, "a node that does not say is not counted"

@@ -37,6 +37,12 @@ def test_a_function_over_the_fabric_asks_for_a_host_and_for_memory_on_its_device
     assert parse_options(more.given()) == more
 
 
+def test_processors_are_counted_in_thousandths_and_by_default_not_at_all():
+    asked = [parse_options({"cpu": cpu}).cpu_milli for cpu in (2, 0.5, 1.1, 0.0001)]
+    assert asked == [2000, 500, 1100, 1]
+    assert parse_options({}).cpu_milli == 0 and parse_options({"cpu": 2}).given() == {"cpu": 2.0}
+
+
 @pytest.mark.parametrize(
     ("given", "hint"),
     [
@@ -44,6 +50,8 @@ def test_a_function_over_the_fabric_asks_for_a_host_and_for_memory_on_its_device
         ({"memory": 1000}, "a size from 1MiB"),
         ({"memory": True}, "a size from 1MiB"),
         ({"memory": "inf"}, "a size from 1MiB"),
+        ({"cpu": -1}, "a number of processors from 0 to 1024"),
+        ({"cpu": "2"}, "a number of processors from 0 to 1024"),
         ({"timeout": 0}, "0.01 to 86400"),
         ({"timeout": float("nan")}, "0.01 to 86400"),
         ({"timeout": "30"}, "0.01 to 86400"),

@@ -3,7 +3,7 @@
 Production (`Chooser`) and simulations (`Pool` and `Placer`) share everything here.  Nothing here does I/O.
 """
 
-from dgsf.core.placement.matching import could_ever_fit, preference, rank_of, why_not
+from dgsf.core.placement.matching import could_ever_fit, has_slot, preference, rank_of, why_not
 from dgsf.core.placement.model import DeviceView, NodeView, Placement, Refusal, Request, Slice
 from dgsf.core.placement.placer import Placer
 from dgsf.core.placement.policy import Policy
@@ -25,6 +25,7 @@ __all__ = [
     "Workload",
     "choose",
     "could_ever_fit",
+    "has_slot",
     "make_policy",
     "policy_names",
     "preference",

@@ -60,15 +60,16 @@ class Move:
 
 
 class Budget:
-    """How many moves may be made now: so many per hour, saved up for an hour at most."""
+    """How many moves may be made now: so many per hour, saved up for an hour at most, or until it is one."""
 
     def __init__(self, per_hour: float) -> None:
         self._per_hour = per_hour
+        self._most = max(1.0, per_hour)
         self._saved = per_hour
         self._at = 0.0
 
     def left(self, now_s: float) -> int:
-        self._saved = min(self._per_hour, self._saved + (now_s - self._at) * self._per_hour / HOUR)
+        self._saved = min(self._most, self._saved + (now_s - self._at) * self._per_hour / HOUR)
         self._at = now_s
         return int(self._saved)
 

@@ -28,7 +28,14 @@ def preference(request: Request, device: DeviceView) -> int | None:
 
 def could_ever_fit(request: Request, device: DeviceView) -> bool:
     """Whether an empty device of this kind would do."""
-    return preference(request, device) is not None and device.memory_bytes >= request.memory_bytes and device.slots > 0
+    enough = device.memory_bytes >= request.memory_bytes and device.node_cpu_milli >= request.cpu_milli
+    return preference(request, device) is not None and enough and device.slots > 0
+
+
+def has_slot(request: Request, device: DeviceView) -> bool:
+    """Whether the device has room for it now, whatever its node's processors are doing."""
+    free = device.healthy and device.free_slots > 0 and device.free_memory >= request.memory_bytes
+    return free and could_ever_fit(request, device)
 
 
 def why_not(request: Request, pool: Sequence[DeviceView]) -> str | None:
@@ -39,6 +46,11 @@ def why_not(request: Request, pool: Sequence[DeviceView]) -> str | None:
     if not acceptable:
         there = ", ".join(sorted({device.type for device in pool if device.kind != HOST})) or "none"
         return f"no device of type {' or '.join(request.types)}; the pool has: {there}"
+    most = max(device.node_cpu_milli for device in acceptable)
+    if most < request.cpu_milli:
+        what = "function host" if request.types == (HOST,) else "matching device"
+        asked = f"asks for {request.cpu_milli / 1000:g} processors"
+        return f"{asked}; the largest node with a {what} has {most / 1000:g}: lower cpu="
     largest = max(device.memory_bytes for device in acceptable)
     asked = describe_bytes(request.memory_bytes)
     return f"asks for {asked} of memory; the largest matching device has {describe_bytes(largest)}"

@@ -37,6 +37,7 @@ class DeviceView:
     free_memory: int
     speed: float = 1.0
     node: str = ""  # empty: a node of its own
+    node_cpu_milli: int = PLENTY  # what its node has in all, in thousandths of a processor
     free_share: int | None = None  # thousandths; None: counted by slots
     busy_until_s: float = 0.0  # when the last of its tasks is expected to end; 0: idle
     slices: tuple[Slice, ...] = ()

@@ -63,9 +63,11 @@ class Chooser:
         self.policy.look_at(pool)
         return Placer(pool, self.policy, self._random).place(request)
 
-    def choose(self, request: Request, devices: Sequence[DeviceView]) -> DeviceView | None:
+    def choose(
+        self, request: Request, devices: Sequence[DeviceView], nodes: Sequence[NodeView] = ()
+    ) -> DeviceView | None:
         """The device for a request that needs one, or None if none has room now."""
-        answer = self.place(request, devices)
+        answer = self.place(request, devices, nodes)
         if isinstance(answer, Refusal) or not answer.devices:
             return None
         return next(device for device in devices if device.id == answer.devices[0])

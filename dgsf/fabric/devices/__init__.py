@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 from dgsf.core.devices import HOST, DeviceSpec, parse_devices, parse_hosts
 from dgsf.errors import ConfigError, StartError
 from dgsf.fabric.devices import cpu, cuda, host, sim
-from dgsf.fabric.devices.base import Device
+from dgsf.fabric.devices.base import Device, machine_cpus
 from dgsf.fabric.spec import WorkerSpec
 
 __all__ = ["Device", "detect", "offers", "open_device", "resolve_devices", "setup_worker"]
@@ -25,7 +26,8 @@ def offers(devices: str, hosts: str, price_nano_per_us: int = 1) -> list[DeviceS
     """All that a node gives to the pool: its devices, and a function host unless it has none."""
     specs = resolve_devices(devices, price_nano_per_us)
     found = parse_hosts(hosts)
-    return specs if found is None else [*specs, host.fill_in(found)]
+    given = specs if found is None else [*specs, host.fill_in(found)]
+    return [dataclasses.replace(spec, node_cpus=machine_cpus()) for spec in given]
 
 
 def detect(price_nano_per_us: int = 1) -> list[DeviceSpec]:

@@ -48,6 +48,11 @@ def machine_memory() -> int:
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
+def machine_cpus() -> int:
+    """Processors that this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
 def use_threads(options: dict[str, Any]) -> None:
     """How many threads torch may use in this worker; importing torch is left to who wants it."""
     torch = sys.modules.get("torch")

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 
 from dgsf.config import MIB
 from dgsf.core.devices import DeviceSpec
-from dgsf.fabric.devices.base import THREADS_OPTION, machine_memory, use_threads
+from dgsf.fabric.devices.base import THREADS_OPTION, machine_cpus, machine_memory, use_threads
 from dgsf.fabric.spec import WorkerSpec
 
 
 def fill_in(spec: DeviceSpec, count: int) -> DeviceSpec:
     """Half of the machine's memory is shared out among the CPU devices, and so are its cores."""
     share = machine_memory() // 2 // count // MIB * MIB
-    threads = max(1, len(os.sched_getaffinity(0)) // count)
+    threads = max(1, machine_cpus() // count)
     options = {THREADS_OPTION: threads} | spec.options
     return dataclasses.replace(spec, memory_bytes=spec.memory_bytes or share, options=options)
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 
 from dgsf.config import MIB
 from dgsf.core.devices import DeviceSpec
-from dgsf.fabric.devices.base import THREADS_OPTION, machine_memory, use_threads
+from dgsf.fabric.devices.base import THREADS_OPTION, machine_cpus, machine_memory, use_threads
 from dgsf.fabric.devices.cpu import CpuDevice
 from dgsf.fabric.spec import WorkerSpec
 
@@ -15,7 +14,7 @@ from dgsf.fabric.spec import WorkerSpec
 def fill_in(spec: DeviceSpec) -> DeviceSpec:
     """A quarter of the machine's memory; its workers may use every core, since most of the time they wait."""
     share = machine_memory() // 4 // MIB * MIB
-    options = {THREADS_OPTION: len(os.sched_getaffinity(0))} | spec.options
+    options = {THREADS_OPTION: machine_cpus()} | spec.options
     return dataclasses.replace(spec, memory_bytes=spec.memory_bytes or share, options=options)
 
 

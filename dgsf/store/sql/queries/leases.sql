@@ -1,6 +1,7 @@
 -- name: grant_lease
--- See the function of this name: lock the device, check slots and bytes, take the lowest free slot.
-SELECT slot, epoch, device_incarnation FROM grant_lease($1, $2, $3, $4, $5, $6, make_interval(secs => $7::float8))
+-- See the function of this name: lock the device, check slots, bytes and the node's processors, take the lowest free
+-- slot.
+SELECT slot, epoch, device_incarnation FROM grant_lease($1, $2, $3, $4, $5, $6, make_interval(secs => $7::float8), $8)
 
 -- name: renew_leases
 -- All the leases that a holder knows of, at once; what it has lost sight of is left to expire. One that has
@@ -31,7 +32,7 @@ RETURNING epoch
 -- What may be taken over, after its worker is killed: expired, or of an earlier life of this holder.
 SELECT l.device_id, l.slot, l.epoch, l.device_incarnation, d.name AS device_name, l.holder, l.holder_incarnation,
        l.version_id, f.name AS function_name, l.tenant_id, t.name AS tenant_name, l.memory_bytes,
-       l.granted_at, l.expires_at, l.expires_at < clock_timestamp() AS expired,
+       l.cpu_milli, l.granted_at, l.expires_at, l.expires_at < clock_timestamp() AS expired,
        extract(epoch FROM clock_timestamp() - l.granted_at)::float8 AS held_s
 FROM leases l JOIN devices d ON d.id = l.device_id
 LEFT JOIN function_versions v ON v.id = l.version_id LEFT JOIN functions f ON f.id = v.function_id
@@ -44,7 +45,7 @@ ORDER BY l.device_id, l.slot
 -- Who holds what now.
 SELECT l.device_id, l.slot, l.epoch, l.device_incarnation, d.name AS device_name, l.holder, l.holder_incarnation,
        l.version_id, f.name AS function_name, l.tenant_id, t.name AS tenant_name, l.memory_bytes,
-       l.granted_at, l.expires_at, l.expires_at < clock_timestamp() AS expired,
+       l.cpu_milli, l.granted_at, l.expires_at, l.expires_at < clock_timestamp() AS expired,
        extract(epoch FROM clock_timestamp() - l.granted_at)::float8 AS held_s
 FROM leases l JOIN devices d ON d.id = l.device_id
 LEFT JOIN function_versions v ON v.id = l.version_id LEFT JOIN functions f ON f.id = v.function_id

@@ -55,6 +55,15 @@ LEFT JOIN function_versions v ON v.id = s.version_id LEFT JOIN functions f ON f.
 WHERE ($1::bigint IS NULL OR s.tenant_id = $1) AND (s.ended_at IS NULL OR $2::bool)
 ORDER BY s.started_at DESC LIMIT 1000
 
+-- name: session_seats
+-- Open sessions where they are now; not those whose proxy is gone or silent, which cannot be asked for anything.
+SELECT s.id, s.tenant_id, s.version_id, s.device_id, s.state, s.memory_bytes,
+       extract(epoch FROM clock_timestamp() - s.started_at)::float8 AS age_s,
+       s.move_to IS NOT NULL AS asked, s.move_error
+FROM sessions s JOIN proxies p ON p.number = s.proxy AND p.incarnation = s.proxy_incarnation
+WHERE s.ended_at IS NULL AND p.heartbeat_at > clock_timestamp() - make_interval(secs => $1::float8)
+ORDER BY s.started_at
+
 -- name: ask_move
 -- The proxy that has the session finds this when it looks, or hears the notification.
 UPDATE sessions SET move_to = $2, move_error = NULL

@@ -1,0 +1,78 @@
+"""The queue of a lane: who is next, and who is not started any more."""
+
+from uuid import UUID
+
+import pytest
+
+from dgsf.clock import ManualClock
+from dgsf.store.catalogue import Function
+from dgsf.store.rows import FunctionVersion
+from dgsf.wire.messages import Codec
+from dgsf.wire.ports import CallRequest, CallStream, Payload
+from proxy.call import ActiveCall
+from proxy.lane import Lane
+
+SECOND = 1_000_000
+
+
+class Host:
+    """A pool without room; notes which calls end without having run."""
+
+    def __init__(self):
+        self.over = []
+
+    def start_worker(self, lane):
+        """There is none."""
+
+    def call_over(self, lane, call, payload, failure):
+        self.over.append((call.request.id.int, failure.code))
+
+
+@pytest.fixture
+def world():
+    return World()
+
+
+class World:
+    def __init__(self):
+        self.clock, self.host = ManualClock(), Host()
+        version = FunctionVersion(1, 1, 1, "f", 1, b"", {}, None)
+        self.lane = Lane(self.host, Function.of(version), self.clock, 64)
+
+    def submit(self, number, start_s, priority=0, attempt=1):
+        request = CallRequest(
+            UUID(int=number), 1, 1, Payload.of(Codec.json, b""), Codec.json, start_s * SECOND, 0, priority, attempt
+        )
+        stream = CallStream(lambda: None)
+        self.lane.submit(ActiveCall(request, stream, self.clock.now_us(), 0.0))
+        self.clock.advance(1)
+
+    @property
+    def waiting(self):
+        return [call.request.id.int for call in self.lane.queue]
+
+
+def test_the_next_call_is_the_most_important_one_that_must_start_first(world):
+    for number, start_s, priority in ((1, 30, 0), (2, 30, 0), (3, 5, 0), (4, 60, 1), (5, 5, -1), (6, 30, 0)):
+        world.submit(number, start_s, priority)
+    assert world.waiting == [4, 3, 1, 2, 6, 5]
+    assert world.lane.deadline_s(world.clock.now_us()) == pytest.approx(60 + 30, abs=0.1), "what a new worker is for"
+
+
+def test_no_stream_of_urgent_calls_keeps_a_patient_one_from_its_turn(world):
+    world.submit(0, 30)
+    world.clock.advance(20 * SECOND)
+    world.submit(1, 5)
+    world.clock.advance(6 * SECOND)
+    world.submit(2, 5)  # must start later than the patient one, which has waited for long
+    assert [call for call in world.waiting if call != 1] == [0, 2]
+
+
+def test_a_call_is_not_started_after_its_deadline_though_a_worker_may_come_just_then(world):
+    world.submit(1, 5)
+    world.submit(2, 30)
+    world.submit(3, 5, attempt=2)  # it has run before: only its first start was to be in time
+    world.clock.advance(6 * SECOND)
+    world.lane.pump()
+    assert world.host.over == [(1, "start_deadline_missed")]
+    assert world.waiting == [3, 2]
