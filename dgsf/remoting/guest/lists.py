@@ -20,6 +20,8 @@ from dgsf.remoting.guest.tensor import RemoteTensor
 PREFIX = "_foreach_"
 OPTIMIZERS = ("_fused_adagrad_", "_fused_adam_", "_fused_adamw_", "_fused_sgd_")
 _raise_versions = torch._C._increment_version
+# What `dispatch` knows as it is; torch turns everything else (numpy's numbers, tuples by name) into these first.
+_PLAIN = (RemoteTensor, torch.Tensor, list, float, int, bool, type(None), str, torch.dtype)
 
 
 @dataclass(slots=True, frozen=True)
@@ -57,7 +59,8 @@ def direct(name: str) -> Callable[..., Any]:
         if way is None:
             if form in known:
                 return original(*args, **kwargs)
-            result, known[form] = _watched(name, original, args, kwargs)
+            result, way = _watched(name, original, args, kwargs)
+            known[form] = way if _is_plain(form) else None
             return result
         for position in way.written:
             _raise_versions(args[position])
@@ -91,6 +94,10 @@ def _form(args: Any, kwargs: Any) -> Any:
     for name, value in kwargs.items():
         shown += (name, type(value))
     return tuple(shown)
+
+
+def _is_plain(form: Any) -> bool:
+    return all(type(each) is str or (each[1] if type(each) is tuple else each) in _PLAIN for each in form)
 
 
 def _watched(name: str, original: Any, args: Any, kwargs: Any) -> tuple[Any, Direct | None]:
