@@ -137,3 +137,14 @@ def test_tuples_by_name(device):
         for _ in range(3):
             torch._foreach_addcmul_(parts, tensor1=factors, tensor2=factors)
     assert parts[0].tolist() == [13.0, 13.0]
+
+
+@pytest.mark.parametrize("grad", [True, False])
+def test_lists_that_change_before_the_backward_pass_are_noticed(grad, device):
+    weight, factors = torch.ones(2, device=device, requires_grad=True), [torch.ones(2, device=device)]
+    for _ in range(2):
+        loss = weight.mul(factors[0]).sum()
+        with torch.set_grad_enabled(grad):
+            torch._foreach_add_(factors, 5.0)
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            loss.backward()
