@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import pickle
+import subprocess
+import sys
 import traceback
 from collections.abc import Iterator
 from typing import Any
@@ -160,3 +162,30 @@ def test_memory_as_torch_cuda_tells_it_is_the_sessions(executors: LocalExecutors
         assert torch.cuda.max_memory_reserved() == torch.cuda.memory_stats()["allocated_bytes.all.peak"] == 0
         assert f"({total} bytes)" in torch.cuda.memory_summary()
     stream.close()
+
+
+BACKWARD_IN_A_THREAD = """
+import threading, torch
+from dgsf.remoting.executor.local import LocalExecutors
+from dgsf.remoting.guest.attach import bind
+from dgsf.remoting.guest.session_stream import SessionStream
+torch.ones(2, requires_grad=True).sum().backward()  # torch counts the devices now, and never again
+def work():
+    x = torch.ones(2, device="dgsf", requires_grad=True)
+    x.mul(3).sum().backward()
+    print(x.grad.tolist(), torch.autograd.is_multithreading_enabled())
+with LocalExecutors() as executors:
+    stream = SessionStream(executors.connect())
+    with bind(stream):
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+    stream.close()
+"""
+
+
+def test_other_threads_have_backward_passes_too() -> None:
+    ended = subprocess.run(  # noqa: S603 - our own program
+        [sys.executable, "-c", BACKWARD_IN_A_THREAD], capture_output=True, text=True, timeout=300, check=False
+    )
+    assert ended.stdout.strip() == "[3.0, 3.0] True", ended.stderr
