@@ -185,7 +185,7 @@ with LocalExecutors() as executors:
 
 
 def test_other_threads_have_backward_passes_too() -> None:
-    ended = subprocess.run(  # noqa: S603 - our own program
+    ended = subprocess.run(
         [sys.executable, "-c", BACKWARD_IN_A_THREAD], capture_output=True, text=True, timeout=300, check=False
     )
     assert ended.stdout.strip() == "[3.0, 3.0] True", ended.stderr
