@@ -77,7 +77,7 @@ class Contents:
             self._keep(digest, raw)
 
     def _keep(self, digest: bytes, raw: torch.Tensor) -> None:
-        """In this process, where it counts for nobody's lease: the oldest go first, and are asked for again if needed."""
+        """In this process, where it counts for no lease: the oldest go first, and are asked for again if needed."""
         self._own[digest] = raw
         total = sum(kept.numel() for kept in self._own.values())
         while total > self._own_bytes and len(self._own) > 1:
