@@ -29,10 +29,9 @@ Region = tuple[int, int, int]
 
 
 class _Offer(NamedTuple):
-    """A tensor's hash, as its bytes were; the storage may be gone, but no other one gets its name meanwhile."""
+    """A tensor's hash; the storage may be gone, but no other one gets its name meanwhile."""
 
     storage: StorageWeakRef
-    version: int
     digest: Future[bytes]
 
 
@@ -49,13 +48,13 @@ class Loans:
         region = _region(tensor)
         if region is not None and region not in self._offers and is_plain(tensor):
             storage = StorageWeakRef(tensor.untyped_storage())
-            self._offers[region] = _Offer(storage, _version(tensor), threads.submit(_digest, tensor))
+            self._offers[region] = _Offer(storage, threads.submit(_digest, tensor))
 
     def digest_of(self, tensor: torch.Tensor) -> bytes | None:
         """The hash of a tensor whose bytes may be used as they are; None if they may not."""
         region = _region(tensor)
         found = self._offers.get(region) if region is not None else None
-        return None if found is None or found.version != _version(tensor) else found.digest.result()
+        return None if found is None else found.digest.result()
 
     def settle(self) -> None:
         for borrower in self.borrowers:
@@ -102,10 +101,6 @@ def _region(tensor: torch.Tensor) -> Region | None:
         return None
     size = tensor.numel() * tensor.element_size()
     return (tensor.untyped_storage()._cdata, tensor.data_ptr(), size) if size >= INLINE_BYTES else None
-
-
-def _version(tensor: torch.Tensor) -> int:
-    return -1 if tensor.is_inference() else tensor._version
 
 
 def _digest(tensor: torch.Tensor) -> bytes:
