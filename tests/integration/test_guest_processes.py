@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import pickle
+import subprocess
+import sys
 import traceback
 from collections.abc import Iterator
 from typing import Any
@@ -16,6 +18,7 @@ from dgsf.errors import OutOfMemory, UsageError
 from dgsf.remoting.executor.local import LocalExecutors, LocalSpec
 from dgsf.remoting.guest.attach import bind
 from dgsf.remoting.guest.session_stream import SessionStream
+from dgsf.remoting.guest.uploads import Uploads
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
@@ -160,3 +163,44 @@ def test_memory_as_torch_cuda_tells_it_is_the_sessions(executors: LocalExecutors
         assert torch.cuda.max_memory_reserved() == torch.cuda.memory_stats()["allocated_bytes.all.peak"] == 0
         assert f"({total} bytes)" in torch.cuda.memory_summary()
     stream.close()
+
+
+BACKWARD_IN_A_THREAD = """
+import threading, torch
+from dgsf.remoting.executor.local import LocalExecutors
+from dgsf.remoting.guest.attach import bind
+from dgsf.remoting.guest.session_stream import SessionStream
+from dgsf.remoting.guest.uploads import Uploads
+torch.ones(2, requires_grad=True).sum().backward()  # torch counts the devices now, and never again
+def work():
+    x = torch.ones(2, device="dgsf", requires_grad=True)
+    x.mul(3).sum().backward()
+    print(x.grad.tolist(), torch.autograd.is_multithreading_enabled())
+with LocalExecutors() as executors:
+    stream = SessionStream(executors.connect())
+    with bind(stream):
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+    stream.close()
+"""
+
+
+def test_other_threads_have_backward_passes_too() -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", BACKWARD_IN_A_THREAD], capture_output=True, text=True, timeout=300, check=False
+    )
+    assert ended.stdout.strip() == "[3.0, 3.0] True", ended.stderr
+
+
+def test_a_module_that_moves_lends_its_memory(executors: LocalExecutors, monkeypatch: pytest.MonkeyPatch) -> None:
+    lent: list[bool] = []
+    borrow = Uploads._borrow
+    monkeypatch.setattr(Uploads, "_borrow", lambda *args: lent.append((digest := borrow(*args)) is not None) or digest)
+    stream = new_stream(executors)
+    with bind(stream) as device:
+        module = torch.nn.Sequential(torch.nn.Linear(200, 200), torch.nn.Linear(200, 200)).to(device)
+        torch.ones(200, 200).to(device)  # nobody gives this one up
+        assert module(torch.ones(1, 200, device=device)).shape == (1, 200)
+    stream.close()
+    assert lent == [True, True, False]

@@ -80,6 +80,16 @@ def test_a_full_disk_leaves_the_session_its_own_copy(tmp_path: Path) -> None:
     assert torch.equal(contents.find(digest, 16), data)
 
 
+def test_own_copies_of_contents_are_bounded() -> None:
+    contents = Contents(own_bytes=250)
+    several = [torch.full((100,), value, dtype=torch.uint8) for value in range(5)]
+    digests = [digest_of(bytes(each.numpy())) for each in several]
+    for digest, each in zip(digests, several, strict=True):
+        contents.publish(digest, each)
+        assert contents.has(digest, 100)  # the newest is there for whoever waits for it
+    assert [contents.has(digest, 100) for digest in digests] == [False, False, False, True, True]
+
+
 # --- handles, limits, transfers
 def test_only_the_handles_of_a_failed_call_are_lost_to_it() -> None:
     handles = Handles()

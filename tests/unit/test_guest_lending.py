@@ -7,10 +7,12 @@ import pytest
 import torch
 
 from dgsf.remoting.digest import digest_of
+from dgsf.remoting.guest import lending as lending_module
 from dgsf.remoting.guest.lending import lending
 from dgsf.remoting.guest.uploads import Uploads
 
 BIG = 40_000  # numbers: more than is sent inline
+LARGE = 10_000_000  # 40 MB: memory that the C library always gives back to the system
 
 
 @pytest.fixture
@@ -86,3 +88,30 @@ def test_equal_contents_are_kept_once(uploads):
     first.zero_()
     second.zero_()
     assert [is_true(uploads, digest) for digest in uploads.contents] == [True]
+
+
+def test_memory_that_is_used_again_is_not_taken_for_what_was_there(uploads):
+    gone = torch.randn(LARGE)
+    with lending([gone.detach()]):
+        place, known = gone.data_ptr(), digest_of(gone.numpy())
+        lending_module.current().digest_of(gone)  # it is hashed, and then dropped
+        del gone
+        other = torch.randn(LARGE)
+        digest = send(uploads, other)
+    assert other.data_ptr() == place, "the system was expected to give the same pages again"
+    assert digest != known
+    assert is_true(uploads, digest)
+
+
+def test_a_move_that_fails_leaves_what_it_lent_with_its_owner(uploads):
+    tensor, sent = torch.randn(BIG), []
+
+    def fail_in_the_middle():
+        with lending([tensor.detach()]):
+            sent.append(send(uploads, tensor))
+            raise ValueError("in the middle")
+
+    with pytest.raises(ValueError, match="in the middle"):
+        fail_in_the_middle()
+    tensor.zero_()
+    assert is_true(uploads, sent[0])

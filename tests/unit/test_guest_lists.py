@@ -1,5 +1,6 @@
 """Operators over lists of tensors: the same values and types on the short way as on torch's own."""
 
+import numpy as np
 import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -90,3 +91,60 @@ def test_wrong_lists_are_told_as_by_torch(device):
             with pytest.raises(RuntimeError):
                 here(torch._foreach_add(parts, parts[:1]))
         torch.testing.assert_close(here(torch._foreach_add(parts, parts)), [torch.full((2,), 2.0)] * 2)
+
+
+def test_lists_of_both_devices_are_done_where_each_tensor_is(device):
+    with torch.no_grad():
+        for order in ((0, 1), (1, 0)):
+            pair = [torch.ones(2, device=device), torch.ones(2)]
+            mixed = [pair[place] for place in order]
+            for _ in range(3):
+                torch._foreach_mul_(mixed, 2.0)
+            assert [part.tolist() for part in mixed] == [[8.0, 8.0]] * 2
+            assert [part.device.type for part in torch._foreach_neg(mixed)] == [part.device.type for part in mixed]
+
+
+def test_lists_are_copied_to_the_cpu(device):
+    there, here_ = (
+        [torch.ones(2, device=device), torch.full((3,), 2.0, device=device)],
+        [torch.zeros(2), torch.zeros(3)],
+    )
+    with torch.no_grad():
+        for _ in range(2):
+            torch._foreach_copy_(here_, there)
+            torch._foreach_add_(there, 1.0)
+    assert [part.tolist() for part in here_] == [[2.0, 2.0], [3.0, 3.0, 3.0]]
+
+
+@pytest.mark.parametrize("number", [np.float64, np.float32, np.int64])
+def test_numbers_of_numpy(number, device):
+    parts = [torch.ones(2, device=device) for _ in range(2)]
+    with torch.no_grad():
+        for _ in range(3):
+            torch._foreach_add_(parts, parts, alpha=number(2))
+            torch._foreach_mul_(parts, [number(2), number(3)])
+            torch._foreach_mul_(parts, [1.0, number(2)])
+            torch._foreach_add_(parts, number(1))
+    expected = [1.0, 1.0]
+    for _ in range(3):
+        expected = [expected[0] * 3 * 2 + 1, expected[1] * 3 * 3 * 2 + 1]
+    assert [part[0].item() for part in parts] == expected
+
+
+def test_tuples_by_name(device):
+    parts, factors = [torch.ones(2, device=device)], (torch.full((2,), 2.0, device=device),)
+    with torch.no_grad():
+        for _ in range(3):
+            torch._foreach_addcmul_(parts, tensor1=factors, tensor2=factors)
+    assert parts[0].tolist() == [13.0, 13.0]
+
+
+@pytest.mark.parametrize("grad", [True, False])
+def test_lists_that_change_before_the_backward_pass_are_noticed(grad, device):
+    weight, factors = torch.ones(2, device=device, requires_grad=True), [torch.ones(2, device=device)]
+    for _ in range(2):
+        loss = weight.mul(factors[0]).sum()
+        with torch.set_grad_enabled(grad):
+            torch._foreach_add_(factors, 5.0)
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            loss.backward()

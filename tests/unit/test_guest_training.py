@@ -95,6 +95,18 @@ def test_recurrent_layers_train_in_a_call_per_layer_and_direction(layer, device,
     assert len(stream.calls) < 50
 
 
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("kind", [torch.nn.LSTM, torch.nn.GRU, torch.nn.RNN])
+def test_recurrent_layers_drop_out_between_them(kind, packed, device):
+    def run(x):  # everything is dropped, so nothing is left to chance
+        torch.manual_seed(0)
+        layers = kind(4, 5, 3, dropout=1.0, bidirectional=True, batch_first=True).to(x.device)
+        return layers(torch.nn.utils.rnn.pack_padded_sequence(x, [3, 1], batch_first=True) if packed else x)[0]
+
+    found, expected = run(torch.ones(2, 3, 4, device=device)), run(torch.ones(2, 3, 4))
+    same(found.data if packed else found, expected.data if packed else expected)
+
+
 @pytest.mark.parametrize("layer", [lambda: torch.nn.GRU(4, 5, bidirectional=True), lambda: torch.nn.RNN(4, 5)])
 def test_recurrent_layers_can_be_derived_twice(layer, device):
     torch.manual_seed(0)

@@ -12,6 +12,7 @@ import secrets
 
 import torch
 
+from dgsf.config import GIB
 from dgsf.errors import ProtocolError
 from dgsf.remoting.digest import DIGEST_BYTES, digest_of
 
@@ -23,11 +24,12 @@ def check_digest(digest: object) -> bytes:
 
 
 class Contents:
-    """The store of one device and tenant; without a folder, of this session only."""
+    """The store of one device and tenant; without a folder, or if that is full, of this session only and bounded."""
 
-    def __init__(self, folder: str = "") -> None:
+    def __init__(self, folder: str = "", own_bytes: int = 4 * GIB) -> None:
         self._folder = folder
         self._own: dict[bytes, torch.Tensor] = {}
+        self._own_bytes = own_bytes
 
     def has(self, digest: bytes, size: int) -> bool:
         kept = self._own.get(digest)
@@ -60,7 +62,7 @@ class Contents:
         if digest_of(data) != digest:
             raise ProtocolError(f"the bytes supplied for {digest.hex()[:16]} are not that content")
         if not self._folder:
-            self._own[digest] = raw
+            self._keep(digest, raw)
             return
         path = os.path.join(self._folder, digest.hex())
         partial = os.path.join(self._folder, f".{secrets.token_hex(8)}")
@@ -70,7 +72,14 @@ class Contents:
         except OSError:  # full: this session goes on with its own copy
             with contextlib.suppress(OSError):
                 os.unlink(partial)
-            self._own[digest] = raw
+            self._keep(digest, raw)
+
+    def _keep(self, digest: bytes, raw: torch.Tensor) -> None:
+        """In this process, where it counts for no lease: the oldest go first, and are asked for again if needed."""
+        self._own[digest] = raw
+        total = sum(kept.numel() for kept in self._own.values())
+        while total > self._own_bytes and len(self._own) > 1:
+            total -= self._own.pop(next(iter(self._own))).numel()
 
 
 def _write(path: str, data: memoryview) -> None:

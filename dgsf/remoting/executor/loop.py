@@ -190,7 +190,7 @@ def prepare_process(options: dict[str, Any]) -> None:
 def new_machine(spec: Spec, folder: str = "") -> Machine:
     """The machine of a session on the device that the spec names."""
     device = open_device(spec.device_kind, spec.device_options)
-    return Machine(device, Limits(memory_bytes=spec.memory_bytes), Contents(folder))
+    return Machine(device, Limits(memory_bytes=spec.memory_bytes), Contents(folder, spec.memory_bytes))
 
 
 def run(session: Session) -> int:

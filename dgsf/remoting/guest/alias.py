@@ -138,6 +138,15 @@ def _scaler(original: Any) -> Any:
     return __init__
 
 
+def _places(location: Any) -> Any:
+    """A map_location, which may say where to go for each place that there was."""
+    if location is None:
+        location = {"cuda": "cuda", "cuda:0": "cuda:0"}
+    if isinstance(location, dict):
+        return {before: translate(now) for before, now in location.items()}
+    return translate(location)
+
+
 def _classes(stack: ExitStack) -> None:
     autocast = torch.amp.autocast_mode.autocast
     replace(stack, autocast, "__init__", _first(autocast.__init__))
@@ -151,6 +160,6 @@ def _classes(stack: ExitStack) -> None:
 
     replace(stack, context, "__init__", enter)
     load = torch.load
-    replace(stack, torch, "load", lambda f, map_location=None, *a, **k: load(f, translate(map_location), *a, **k))
+    replace(stack, torch, "load", lambda f, map_location=None, *a, **k: load(f, _places(map_location), *a, **k))
     default = torch.set_default_device
     replace(stack, torch, "set_default_device", lambda device: default(translate(device)))

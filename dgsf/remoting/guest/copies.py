@@ -7,6 +7,7 @@ longer for that than for the copy itself.
 from __future__ import annotations
 
 import ctypes
+import threading
 
 import torch
 
@@ -21,14 +22,17 @@ class Copies:
         self._limit = limit
         self._bytes = 0
         self._buffers: dict[int, list[torch.Tensor]] = {}
+        self._lock = threading.Lock()  # until a buffer has its reader, it must not be found again
 
     def of(self, tensor: torch.Tensor, size: int) -> memoryview:
         """The bytes of a contiguous CPU tensor, as they are now."""
-        buffer = next((each for each in self._buffers.get(size, ()) if not _is_read(each)), None)
-        if buffer is None:
-            buffer = self._new(size)
+        with self._lock:
+            buffer = next((each for each in self._buffers.get(size, ()) if not _is_read(each)), None)
+            if buffer is None:
+                buffer = self._new(size)
+            view = memoryview(buffer.detach().numpy())  # of another tensor, so that its readers can be counted
         ctypes.memmove(buffer.data_ptr(), tensor.data_ptr(), size)
-        return memoryview(buffer.detach().numpy())  # of another tensor, so that its readers can be counted
+        return view
 
     def _new(self, size: int) -> torch.Tensor:
         # In torch's memory: numpy asks for huge pages, which can take ten times as long.

@@ -19,6 +19,7 @@ from dgsf.remoting.guest.tensor import Handle, RemoteTensor
 _make = torch.Tensor._make_wrapper_subclass
 _strided = torch.strided
 _in_inference = torch.is_inference_mode_enabled
+_raise_versions = torch._C._increment_version
 _NoneType = type(None)
 
 
@@ -99,6 +100,9 @@ def finish(entry: Entry, args: Any, kwargs: Any, handles: list[int], floats: lis
     if how == VIEW:
         return _view(entry, args, handles, floats)
     if how == NOTHING:
+        if not _in_inference():  # for lists, torch leaves that to their kernel
+            for place in entry.place:
+                _raise_versions(place.get(args, kwargs))
         bound.call(entry.kind, handles, floats)
         return None
     return _many(entry, args, kwargs, handles, floats)

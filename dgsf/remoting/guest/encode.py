@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from numbers import Integral, Real
 from typing import Any
 
 import torch
@@ -60,4 +61,8 @@ class Encoder:
             return FORMAT_CODE[value]
         if isinstance(value, torch.device):
             return None
+        if isinstance(value, Integral):  # numpy's numbers; in no key that is kept, so that they are no holes
+            return int(value)
+        if isinstance(value, Real):
+            return float(value)
         raise OpNotAllowed(f"{self.name} cannot be sent to a remote device: it takes a {type(value).__name__}")

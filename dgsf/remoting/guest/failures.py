@@ -8,6 +8,7 @@ kept one is raised in its place as soon as the engine has returned.
 
 from __future__ import annotations
 
+import threading
 from contextlib import ExitStack
 from importlib import import_module
 from typing import Any
@@ -16,7 +17,7 @@ import torch
 
 from dgsf.errors import DgsfError, OutOfMemory, RemoteOpError, by_code
 
-_kept: list[BaseException] = []
+_kept = threading.local()  # `error`: the first of a backward pass, which runs in the thread that called for it
 _in_backward = torch._C._current_graph_task_id
 
 
@@ -86,23 +87,28 @@ def keep(error: BaseException) -> Any:
     """Answer the engine after an error; outside of a backward pass the error is simply raised again."""
     if _in_backward() < 0:
         raise error.with_traceback(None) if isinstance(error, _USERS) else error
-    _kept.append(error)
+    _kept.__dict__.setdefault("error", error)
     return _Refused()
 
 
 def install(stack: ExitStack) -> None:
-    """Raise kept errors where a backward pass returns."""
+    """Raise kept errors where a backward pass returns, and let it run where it was called, in any thread.
+
+    Torch's own threads are as many as there were devices at its first backward pass, which may have been before ours.
+    """
     graph = import_module("torch.autograd.graph")
     original = graph._engine_run_backward
 
     def _engine_run_backward(*args: Any, **kwargs: Any) -> Any:
         try:
-            return original(*args, **kwargs)
+            if not torch.autograd.is_multithreading_enabled():
+                return original(*args, **kwargs)
+            with torch.autograd.set_multithreading_enabled(False):
+                return original(*args, **kwargs)
         except RuntimeError:
-            if _kept:
-                first = _kept[0]
-                _kept.clear()
-                raise first from None
+            kept = _kept.__dict__.pop("error", None)
+            if kept is not None:
+                raise kept from None
             raise
 
     for module in (graph, torch.autograd):

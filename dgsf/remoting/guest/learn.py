@@ -82,7 +82,7 @@ def _entry(plan: Plan, args: Any, kwargs: dict[str, Any], outcome: infer.Outcome
     if outcome.refits:
         return Entry(kind, MANY, results=results, refits=outcome.refits)
     if not results:
-        return Entry(kind, NOTHING)
+        return Entry(kind, NOTHING, place=tuple(p for p in plan.written if isinstance(p.get(args, kwargs), list)))
     if len(results) == 1:
         only = results[0]
         if isinstance(only, Place):

@@ -11,10 +11,11 @@ import ctypes
 import os
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
-from typing import Any
+from contextlib import ExitStack, contextmanager
+from typing import Any, NamedTuple
 
 import torch
+from torch.multiprocessing.reductions import StorageWeakRef
 
 from dgsf.remoting.digest import digest_of
 from dgsf.remoting.protocol import INLINE_BYTES
@@ -24,40 +25,54 @@ _holders = torch._C._storage_Use_Count
 _current: list[Loans] = []
 
 
+Region = tuple[int, int, int]
+
+
+class _Offer(NamedTuple):
+    """A tensor's hash; the storage may be gone, but no other one gets its name meanwhile."""
+
+    storage: StorageWeakRef
+    digest: Future[bytes]
+
+
 class Loans:
     """The tensors of one move, and who was given their bytes."""
 
     def __init__(self, tensors: Iterable[torch.Tensor], threads: ThreadPoolExecutor) -> None:
-        self._hashes: dict[tuple[int, int], Future[bytes]] = {}
+        self._offers: dict[Region, _Offer] = {}
         self.borrowers: set[Any] = set()
         for tensor in tensors:
             self._offer(tensor, threads)
 
     def _offer(self, tensor: torch.Tensor, threads: ThreadPoolExecutor) -> None:
         region = _region(tensor)
-        if region is not None and region not in self._hashes and is_plain(tensor):
-            self._hashes[region] = threads.submit(_digest, tensor)
+        if region is not None and region not in self._offers and is_plain(tensor):
+            storage = StorageWeakRef(tensor.untyped_storage())
+            self._offers[region] = _Offer(storage, threads.submit(_digest, tensor))
 
     def digest_of(self, tensor: torch.Tensor) -> bytes | None:
         """The hash of a tensor whose bytes may be used as they are; None if they may not."""
         region = _region(tensor)
-        found = self._hashes.get(region) if region is not None else None
-        return None if found is None else found.result()
+        found = self._offers.get(region) if region is not None else None
+        return None if found is None else found.digest.result()
+
+    def settle(self) -> None:
+        for borrower in self.borrowers:
+            borrower.settle()
 
 
 @contextmanager
 def lending(tensors: Iterable[torch.Tensor]) -> Iterator[None]:
     """Inside, uploads of these tensors borrow their memory; at the end they copy what others still hold."""
-    with ThreadPoolExecutor(min(MAX_THREADS, len(os.sched_getaffinity(0))), "dgsf-hash") as threads:
+    with ExitStack() as stack:
+        threads = ThreadPoolExecutor(min(MAX_THREADS, len(os.sched_getaffinity(0))), "dgsf-hash")
         loans = Loans(tensors, threads)
         del tensors  # nobody is to hold them on our account
+        stack.callback(loans.settle)  # a move that failed in the middle has left some with their owner
+        stack.enter_context(threads)
         _current.append(loans)
-        try:
-            yield
-        finally:
-            _current.remove(loans)
-    for borrower in loans.borrowers:
-        borrower.settle()
+        stack.callback(_current.remove, loans)
+        yield
 
 
 def current() -> Loans | None:
@@ -80,12 +95,12 @@ def memory_of(tensor: torch.Tensor) -> memoryview:
     return memoryview(tensor.detach().view(-1).view(torch.uint8).numpy())
 
 
-def _region(tensor: torch.Tensor) -> tuple[int, int] | None:
-    """Where its bytes are, if they are worth it."""
+def _region(tensor: torch.Tensor) -> Region | None:
+    """Where its bytes are, if they are worth it: an address alone may be another tensor's a moment later."""
     if tensor.device.type != "cpu" or tensor.layout is not torch.strided or not tensor.is_contiguous():
         return None
     size = tensor.numel() * tensor.element_size()
-    return (tensor.data_ptr(), size) if size >= INLINE_BYTES else None
+    return (tensor.untyped_storage()._cdata, tensor.data_ptr(), size) if size >= INLINE_BYTES else None
 
 
 def _digest(tensor: torch.Tensor) -> bytes:

@@ -19,15 +19,15 @@ from dgsf.remoting.guest.tensor import RemoteTensor
 
 PREFIX = "_foreach_"
 OPTIMIZERS = ("_fused_adagrad_", "_fused_adam_", "_fused_adamw_", "_fused_sgd_")
-_raise_versions = torch._C._increment_version
+# What `dispatch` knows as it is; torch turns everything else (numpy's numbers, tuples by name) into these first.
+_PLAIN = (RemoteTensor, torch.Tensor, list, float, int, bool, type(None), str, torch.dtype)
 
 
 @dataclass(slots=True, frozen=True)
 class Direct:
-    """A form of a call that needs no torch: its overload, the positions it writes to, and what it gives back."""
+    """A form of a call that needs no torch: its overload, and what it gives back."""
 
     func: Any
-    written: tuple[int, ...]
     gives: Callable[[Any, Any], Any]  # from its first argument and the device's results
 
 
@@ -57,10 +57,9 @@ def direct(name: str) -> Callable[..., Any]:
         if way is None:
             if form in known:
                 return original(*args, **kwargs)
-            result, known[form] = _watched(name, original, args, kwargs)
+            result, way = _watched(name, original, args, kwargs)
+            known[form] = way if _is_plain(form) else None
             return result
-        for position in way.written:
-            _raise_versions(args[position])
         return way.gives(args[0], dispatch(way.func, args, kwargs))
 
     call.__name__ = call.__qualname__ = name
@@ -93,20 +92,17 @@ def _form(args: Any, kwargs: Any) -> Any:
     return tuple(shown)
 
 
+def _is_plain(form: Any) -> bool:
+    return all(type(each) is str or (each[1] if type(each) is tuple else each) in _PLAIN for each in form)
+
+
 def _watched(name: str, original: Any, args: Any, kwargs: Any) -> tuple[Any, Direct | None]:
     with _Watch() as watch:
         result = original(*args, **kwargs)
     first = watch.seen[0] if watch.seen else None
     if len(watch.seen) != 1 or first is None or first._schema.name != f"aten::{name}":
         return result, None
-    written = tuple(
-        index
-        for index, argument in enumerate(first._schema.arguments[: len(args)])
-        if argument.alias_info is not None and argument.alias_info.is_write
-    )
-    if any(type(args[index]) is not list for index in written):
-        return result, None
-    return result, Direct(first, written, _GIVES[type(result)])
+    return result, Direct(first, _GIVES[type(result)])
 
 
 def _nothing(given: Any, results: Any) -> Any:

@@ -6,6 +6,7 @@ optimizer that was built before goes on with the same parameters.
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import torch
@@ -13,27 +14,41 @@ import torch
 from dgsf.remoting.guest.lending import lending
 from dgsf.remoting.guest.tensor import DEVICE_NAME, RemoteTensor
 
-_inside: list[bool] = []  # a move is under way: its submodules need no second look
+_here = threading.local()  # `moving`: a move is under way in this thread, its submodules need no second look
+_HELD = (
+    "a parameter that moves to or from the remote device stays the same object, which torch refuses while something "
+    "else holds on to it: a result that still has its graph, or a weak reference. Let go of such results first "
+    "(del, .detach(), torch.no_grad()); a part of the module may have moved already"
+)
 
 
 def applying(original: Any) -> Any:
     """`Module._apply` that swaps a parameter's content instead of making a new parameter, if remote ones take part."""
 
     def _apply(self: Any, fn: Any, recurse: bool = True) -> Any:
-        if _inside or not _crosses(self, fn):
+        if _is_moving() or not _crosses(self, fn):
             return original(self, fn, recurse)
-        future = torch.__future__
-        before = future.get_swap_module_params_on_conversion()
-        future.set_swap_module_params_on_conversion(True)
-        _inside.append(True)
+        _here.moving = True
         try:
             with lending(_tensors_of(self)):
                 return original(self, fn, recurse)
+        except RuntimeError as error:
+            if "Couldn't swap" not in str(error):
+                raise
+            raise RuntimeError(f"{error}: {_HELD}") from None
         finally:
-            _inside.pop()
-            future.set_swap_module_params_on_conversion(before)
+            _here.moving = False
 
     return _apply
+
+
+def swapping(original: Any) -> Any:
+    """What `Module._apply` asks torch: whether to swap. Other threads' modules are none of our business."""
+    return lambda: _is_moving() or original()
+
+
+def _is_moving() -> bool:
+    return getattr(_here, "moving", False)
 
 
 def _tensors_of(module: Any) -> list[torch.Tensor]:
@@ -55,14 +70,33 @@ def _crosses(module: Any, fn: Any) -> bool:
 
 
 def loading(original: Any) -> Any:
-    """`torch.load` whose map_location may be the remote device: read here, then moved."""
+    """`torch.load` whose map_location may be the remote device, or a map to it: read here, then moved."""
 
     def load(f: Any, map_location: Any = None, *args: Any, **kwargs: Any) -> Any:
+        if isinstance(map_location, dict):
+            return _by_map(original, f, map_location, *args, **kwargs)
         if not _is_remote(map_location):
             return original(f, map_location, *args, **kwargs)
         return _Mover(torch.device(map_location)).value(original(f, "cpu", *args, **kwargs))
 
     return load
+
+
+def _by_map(original: Any, f: Any, places: dict[Any, Any], *args: Any, **kwargs: Any) -> Any:
+    """Where each storage was says where it goes; torch itself has no storages on the remote device."""
+    targets = [place for place in places.values() if _is_remote(place)]
+    if not targets:
+        return original(f, places, *args, **kwargs)
+    going: set[int] = set()
+
+    def place(storage: Any, location: str) -> Any:
+        target = places.get(location, location)
+        if not _is_remote(target):
+            return torch.serialization.default_restore_location(storage, target)
+        going.add(storage._cdata)
+        return storage
+
+    return _Mover(torch.device(targets[0]), going).value(original(f, place, *args, **kwargs))
 
 
 def _is_remote(location: Any) -> bool:
@@ -72,10 +106,11 @@ def _is_remote(location: Any) -> bool:
 
 
 class _Mover:
-    """Moves the tensors of a loaded object; one that occurs twice stays one."""
+    """Moves the tensors of a loaded object, all or those of some storages; one that occurs twice stays one."""
 
-    def __init__(self, device: torch.device) -> None:
+    def __init__(self, device: torch.device, storages: set[int] | None = None) -> None:
         self._device = device
+        self._storages = storages
         self._moved: dict[int, tuple[Any, Any]] = {}
 
     def value(self, value: Any) -> Any:
@@ -86,9 +121,15 @@ class _Mover:
         self._moved[id(value)] = (value, new)
         return new
 
+    def _goes(self, tensor: torch.Tensor) -> bool:
+        return self._storages is None or tensor.untyped_storage()._cdata in self._storages
+
     def _new(self, value: Any) -> Any:
         if isinstance(value, torch.nn.Module):
-            return value.to(self._device)
+            goes = any(self._goes(tensor) for tensor in (*value.parameters(), *value.buffers()))
+            return value.to(self._device) if goes else value
+        if isinstance(value, torch.Tensor) and not self._goes(value):
+            return value
         if isinstance(value, torch.nn.Parameter):
             return torch.nn.Parameter(value.detach().to(self._device), value.requires_grad)
         if isinstance(value, torch.Tensor):

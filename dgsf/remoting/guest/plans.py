@@ -63,7 +63,7 @@ class Entry:
     how: int
     layout: Any = None  # ONE, VIEW: of the result
     offset: int = 0
-    place: Any = None  # ARGUMENT: which one is returned
+    place: Any = None  # ARGUMENT: which one is returned; NOTHING: the lists that are written
     results: Any = None  # MANY: Spec, Value, Place, None and lists of them
     refits: tuple[Refit, ...] = ()
 
@@ -93,7 +93,7 @@ def _arguments_written(schema: Any) -> dict[str, Place]:
         alias = argument.alias_info
         if alias is not None and alias.is_write:
             place = Place(1000 if argument.kwarg_only else index, argument.name)
-            for name in alias.before_set:
+            for name in alias.before_set or (argument.name,):  # of a list none is told
                 found[name] = place
     return found
 

@@ -32,15 +32,51 @@ def _decomposed() -> Any:
     return decompositions
 
 
-def _kernel(func: Any, name: str) -> Any:
-    """Packed sequences: sent whole, or done by torch's own decomposition if gradients are wanted."""
+def _stacked(
+    source: Any, hidden: Any, weights: Any, has_biases: bool, num_layers: int, dropout: float, train: bool,
+    bidirectional: bool, layer: Any,
+) -> Any:  # fmt: skip
+    """Layer upon layer, each in one or two directions, with dropout in between (torch's own helper forgets that)."""
+    finals: list[Any] = []
+    ways = (False, True) if bidirectional else (False,)
+    for number in range(num_layers):
+        if number and train and dropout:
+            source = torch.dropout(source, dropout, train=True)
+        outs = []
+        for reverse in ways:
+            place = len(finals)
+            out, final = layer(source, hidden[place], weights[place], has_biases, reverse=reverse)
+            outs.append(out)
+            finals.append(final)
+        source = torch.cat(outs, outs[0].dim() - 1) if bidirectional else outs[0]
+    return source, finals
 
-    def layer(*args: Any, **kwargs: Any) -> Any:
-        if not _gradients(args[0], args[2], args[3]):
-            return dispatch(func, args, kwargs)
-        return getattr(_decomposed(), name)(args[0], args[1].tolist(), *args[2:], **kwargs)
 
-    return layer
+def _packed(func: Any, mode: int) -> Any:
+    """Packed sequences: sent whole, or done step by step if gradients are wanted."""
+
+    def layers(
+        source: Any, batch_sizes: Any, hx: Any, params: Any, has_biases: bool, num_layers: int, dropout: float,
+        train: bool, bidirectional: bool,
+    ) -> Any:  # fmt: skip
+        rest = has_biases, num_layers, dropout, train, bidirectional
+        if not _gradients(source, hx, params):
+            return dispatch(func, (source, batch_sizes, hx, params, *rest), {})
+        torchs, sizes = _decomposed(), batch_sizes.tolist()
+        if mode == _LSTM:
+            weights = torchs.gather_params(params, has_biases, hx[0].size(2) != hx[1].size(2))
+            hidden = list(zip(hx[0].unbind(0), hx[1].unbind(0), strict=True))
+            out, finals = _stacked(
+                source, hidden, weights, *rest, partial(torchs.one_layer_lstm_data, batch_sizes=sizes)
+            )
+            return out, *(torch.stack(each, 0) for each in zip(*finals, strict=True))
+        cell = torchs.gru_cell_data if mode == _GRU else torchs.rnn_cell_data(_nonlinearity(mode))
+        weights = torchs.gather_params(params, has_biases, False)
+        layer = partial(torchs.one_layer_rnn_data, batch_sizes=sizes, hidden_fn=cell)
+        out, finals = _stacked(source, hx.unbind(0), weights, *rest, layer)
+        return out, torch.stack(finals, 0)
+
+    return layers
 
 
 def _lstm(
@@ -58,11 +94,10 @@ def _lstm(
         layer = _fused_layer
     weights = torchs.gather_params(params, has_biases, projected)
     hidden = list(zip(hx[0].unbind(0), hx[1].unbind(0), strict=True))
-    out, finals = torchs._rnn_helper(
-        source, hidden, weights, has_biases, num_layers, dropout, train, bidirectional, batch_first, layer
-    )
+    source = source.transpose(0, 1) if batch_first else source
+    out, finals = _stacked(source, hidden, weights, has_biases, num_layers, dropout, train, bidirectional, layer)
     finals = list(zip(*finals, strict=True))
-    return out, torch.stack(finals[0], 0), torch.stack(finals[1], 0)
+    return out.transpose(0, 1) if batch_first else out, torch.stack(finals[0], 0), torch.stack(finals[1], 0)
 
 
 def _fused_layer(source: Any, hidden: Any, params: Any, has_biases: bool, reverse: bool = False) -> Any:
@@ -124,7 +159,11 @@ def _derived_again(mode: int, reverse: bool, given: list[Any], grads: Any) -> An
 
 def _cell(mode: int) -> Any:
     torchs = _decomposed()
-    return torchs.gru_cell if mode == _GRU else torchs.rnn_cell(torch.tanh if mode == _TANH else torch.relu)
+    return torchs.gru_cell if mode == _GRU else torchs.rnn_cell(_nonlinearity(mode))
+
+
+def _nonlinearity(mode: int) -> Any:
+    return torch.tanh if mode == _TANH else torch.relu
 
 
 def _by_layers(func: Any, mode: int) -> Any:
@@ -140,11 +179,12 @@ def _by_layers(func: Any, mode: int) -> Any:
         torchs = _decomposed()
         whole = source.dtype is torch.float32 and source.numel() and not torch._C._are_functorch_transforms_active()
         layer = partial(_one_layer, mode) if whole else partial(torchs.one_layer_rnn, hidden_fn=_cell(mode))
-        out, finals = torchs._rnn_helper(
+        source = source.transpose(0, 1) if batch_first else source
+        out, finals = _stacked(
             source, hx.unbind(0), torchs.gather_params(params, has_biases, False), has_biases, num_layers, dropout,
-            train, bidirectional, batch_first, layer,
+            train, bidirectional, layer,
         )  # fmt: skip
-        return out, torch.stack(finals, 0)
+        return out.transpose(0, 1) if batch_first else out, torch.stack(finals, 0)
 
     return layers
 
@@ -184,10 +224,7 @@ def register(library: Any) -> None:
     library.impl("lstm_cell", _lstm_cell, "AutogradPrivateUse1")
     library.impl("gru_cell", _gru_cell, "AutogradPrivateUse1")
     library.impl("lstm.input", _lstm, "AutogradPrivateUse1")
-    library.impl("lstm.data", _kernel(aten.lstm.data, "lstm_data_impl"), "AutogradPrivateUse1")
-    library.impl("gru.data", _kernel(aten.gru.data, "gru_impl_data"), "AutogradPrivateUse1")
+    library.impl("lstm.data", _packed(aten.lstm.data, _LSTM), "AutogradPrivateUse1")
     for name, mode in (("gru", _GRU), ("rnn_tanh", _TANH), ("rnn_relu", _RELU)):
         library.impl(f"{name}.input", _by_layers(getattr(aten, name).input, mode), "AutogradPrivateUse1")
-    for kind in ("tanh", "relu"):
-        kernel = _kernel(getattr(aten, f"rnn_{kind}").data, f"rnn_{kind}_data")
-        library.impl(f"rnn_{kind}.data", kernel, "AutogradPrivateUse1")
+        library.impl(f"{name}.data", _packed(getattr(aten, name).data, mode), "AutogradPrivateUse1")

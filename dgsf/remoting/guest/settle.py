@@ -16,6 +16,7 @@ from dgsf.remoting.guest import local
 from dgsf.remoting.guest.bound import OTHER_SESSION, bound
 from dgsf.remoting.guest.layout import PENDING
 from dgsf.remoting.guest.plans import Plan
+from dgsf.remoting.guest.special import take_apart
 from dgsf.remoting.guest.tensor import RemoteTensor
 from dgsf.remoting.guest.transfer import materialise, upload
 
@@ -39,10 +40,23 @@ _TWO_DEVICES = "Expected all tensors to be on the same device, but found at leas
 
 def settled(plan: Plan, args: Any, kwargs: Any) -> tuple[Any, Any] | None:
     """The arguments as they can be sent, or None if they already are."""
+    for place in plan.written:
+        _refuse_local(place.get(args, kwargs))
     settler = _Settler(plan)
     new_args = tuple([settler.value(value) for value in args])
     new_kwargs = {name: settler.value(value) for name, value in kwargs.items()}
     return (new_args, new_kwargs) if settler.changed else None
+
+
+def _refuse_local(target: Any) -> None:
+    """What a call writes must be on the device: the write to a copy there would be lost."""
+    for each in target if isinstance(target, list | tuple) else (target,):
+        if _is_local(each):
+            raise RuntimeError(f"{_TWO_DEVICES}, {bound.name} and {each.device}!")
+
+
+def _is_local(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and not isinstance(value, RemoteTensor)
 
 
 class _Settler:
@@ -86,4 +100,12 @@ def run_elsewhere(plan: Plan, args: Any, kwargs: Any) -> Callable[[], Any] | Non
         return lambda: local.like_on_cpu(plan, args, kwargs)
     if any(isinstance(value, torch.Generator) for value in (*args, *kwargs.values())):
         return lambda: local.run(plan, args, kwargs)
+    if plan.float_lists and _is_mixed(plan, args, kwargs):
+        return lambda: take_apart(plan, args, kwargs)
     return None
+
+
+def _is_mixed(plan: Plan, args: Any, kwargs: Any) -> bool:
+    """Whether a call over lists is on or into tensors of the CPU, too: each of them is done where it is."""
+    lists = [args[0] if args else (), *(place.get(args, kwargs) for place in plan.written)]
+    return any(_is_local(each) for one in lists if isinstance(one, list | tuple) for each in one)

@@ -53,6 +53,14 @@ def _copy_(plan: Plan, args: Any, kwargs: Any) -> Any:
     return send(plan, (target, upload(source)), {})
 
 
+@_special("fill_.Tensor")
+def _fill_(plan: Plan, args: Any, kwargs: Any) -> Any:
+    target, value = args
+    if not isinstance(target, RemoteTensor):
+        return target.fill_(value.item())
+    return send(plan, args, kwargs)
+
+
 @_special("_local_scalar_dense")
 def _value(plan: Plan, args: Any, kwargs: Any) -> Any:
     return fetch(args[0]).item()

@@ -99,9 +99,11 @@ class Uploads:
 
     def settle(self) -> None:
         """The owners have given up what they would: what somebody still holds is copied."""
-        for digest in [digest for digest, tensor in self._borrowed.items() if lending.is_held(tensor)]:
-            self._own(digest)
-        self._borrowed.clear()
+        for digest, tensor in list(self._borrowed.items()):  # another thread may be borrowing more
+            if lending.is_held(tensor):
+                self._own(digest)
+            else:
+                self._borrowed.pop(digest, None)
 
     def _borrow(self, tensor: torch.Tensor) -> bytes | None:
         """Takes the bytes where they are, if their owner lends them: their hash."""
@@ -116,8 +118,8 @@ class Uploads:
         return digest
 
     def _own(self, digest: bytes) -> None:
-        tensor = self._borrowed.pop(digest)
-        if digest in self.contents:
+        tensor = self._borrowed.pop(digest, None)
+        if tensor is not None and digest in self.contents:
             self.contents[digest] = self._copies.of(tensor, tensor.numel() * tensor.element_size())
 
 
