@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from dgsf.cli.output import json_option, show_json, show_rows
+from dgsf.cli.simoptions import DRAWN, TRACES, Options, settled
 from dgsf.core.policies import DEFAULT_PLACEMENT, PLACEMENT_POLICIES
 from dgsf.errors import UsageError
 
@@ -25,50 +26,8 @@ if TYPE_CHECKING:
     from dgsf.sim.result import Result
     from dgsf.sim.workload import Workload
 
-ARRIVALS = ("poisson", "bursts", "genai", "azure", "openb", "tenants")
-NEVER_AGAIN = ("openb", "tenants")  # traces of tasks: nothing is called twice
-NO_LIMIT = 0
 MOST_CALLS = 100_000_000
-SHARING_DUTY = 0.5
-SHARING_INTERFERENCE = 0.05
-
-
-@dataclass(frozen=True, slots=True)
-class Options:
-    """What the command line said."""
-
-    pool: str
-    arrivals: str
-    trace_file: Path | None
-    traces: Path | None
-    calls: int
-    speedup: float
-    rate: float
-    functions: int
-    tenants: int
-    run_s: float
-    share: str
-    duty: float | None
-    burst: float
-    burst_s: float
-    recording: Path | None
-    attach: str
-    round_trip_us: float
-    link_mib_per_s: float
-    policies: tuple[str, ...]
-    seeds: int
-    seed: int
-    idle_s: float | None
-    mtbf_h: float
-    mttr_s: float
-    interference: float
-    slo_s: float
-    fifo: bool
-    durations: bool
-    moves: float
-    move_copy_s: float
-    move_pause_s: float
-    exclusive: bool
+MOST_SPEEDUP = 1e9
 
 
 @click.command("sim")
@@ -78,16 +37,26 @@ class Options:
     show_default=True,
     help="'A100:8,T4:16', 'A100:4x8@96' (nodes x devices @ cores) or nodes.csv",
 )
-@click.option("--arrivals", type=click.Choice(ARRIVALS), default="bursts", show_default=True, help="drawn, or a trace")
-@click.option("--trace-file", type=click.Path(path_type=Path), help="the trace's file, if it is not in the folder")
+@click.option(
+    "--arrivals", type=click.Choice((*DRAWN, *TRACES)), default="bursts", show_default=True, help="drawn, or a trace"
+)
+@click.option(
+    "--trace-file",
+    type=click.Path(path_type=Path),
+    help="your own CSV file, or a trace that is not in the folder; --arrivals is known by its columns, see below",
+)
 @click.option("--traces", type=click.Path(path_type=Path), help="folder with the public traces  [env: DGSF_TRACES]")
 @click.option(
     "--calls",
-    type=click.IntRange(0, MOST_CALLS),
-    default=NO_LIMIT,
+    type=click.IntRange(1, MOST_CALLS),
     help="calls to draw (10,000), or to take of a trace (all)",
 )
-@click.option("--speedup", type=float, default=1.0, help="calls of a trace arrive so many times faster")
+@click.option(
+    "--speedup",
+    type=click.FloatRange(0, MOST_SPEEDUP, min_open=True),
+    default=1.0,
+    help="calls of a trace arrive so many times faster",
+)
 @click.option("--rate", type=float, default=20.0, show_default=True, help="drawn calls per second, mean")
 @click.option("--functions", type=int, default=20, show_default=True, help="drawn functions")
 @click.option("--tenants", type=int, default=4, show_default=True, help="drawn tenants")
@@ -131,9 +100,7 @@ class Options:
 @click.option(
     "--interference",
     type=click.FloatRange(0, 10),
-    default=0.0,
-    show_default=True,
-    help="slow-down by each call beside it",
+    help="slow-down by each call beside it (0; 0.05 with --against-exclusive)",
 )
 @click.option("--slo-s", type=click.FloatRange(0), default=0.0, help="a call must end within so long (3 x its own run)")
 @click.option("--fifo", is_flag=True, help="first come, first served, instead of fairness between tenants")
@@ -156,28 +123,29 @@ class Options:
 @click.option("--plot", type=click.Path(path_type=Path), help="draw the comparison into a PNG file")
 @click.option("--html", type=click.Path(path_type=Path), help="write the whole report as one HTML file")
 @json_option
-def command(against_exclusive: bool, plot: Path | None, html: Path | None, as_json: bool, **given: Any) -> None:
+def command(plot: Path | None, html: Path | None, as_json: bool, **given: Any) -> None:
     """Simulate a pool: replay a trace or drawn calls, compare placement policies."""
     from dgsf.sim.experiment import run_experiment
     from dgsf.sim.plots import check_drawing
 
     check_drawing(plot, html)
-    options = _sharing_defaults(Options(**given)) if against_exclusive else Options(**given)
+    options = settled(Options(**given), _written(given))
+    two_ways = options.against_exclusive
     wanted = _experiment(options)
-    runs = wanted.seeds * (2 if against_exclusive else len(wanted.policies))
+    runs = wanted.seeds * (2 if two_ways else len(wanted.policies))
     with _progress(runs) as tell:
-        results = _two_ways(wanted, tell) if against_exclusive else run_experiment(wanted, tell)
+        results = _two_ways(wanted, tell) if two_ways else run_experiment(wanted, tell)
     title = f"{options.arrivals} on {wanted.pool.name}: {results[0].calls:,} calls, {wanted.pool.devices:,} devices"
     _show(results, title, as_json)
-    if against_exclusive and not as_json:
+    if two_ways and not as_json:
         _show_ratio(*results)
     _write(results, title, plot, html, {**dataclasses.asdict(options), **dataclasses.asdict(wanted.rules)})
 
 
-def _sharing_defaults(options: Options) -> Options:
-    """Sharing is not free: unless told otherwise, calls need the device half of their time and disturb each other."""
-    duty = SHARING_DUTY if options.duty is None else options.duty
-    return dataclasses.replace(options, duty=duty, interference=options.interference or SHARING_INTERFERENCE)
+def _written(names: Iterable[str]) -> set[str]:
+    """Which of these options the user wrote."""
+    context = click.get_current_context()
+    return {name for name in names if context.get_parameter_source(name) is not ParameterSource.DEFAULT}
 
 
 def _write(results: list[Result], title: str, plot: Path | None, html: Path | None, assumed: dict[str, object]) -> None:
@@ -199,9 +167,11 @@ def _experiment(options: Options) -> Experiment:
 
     named = tuple(word.strip() for words in options.policies for word in words.split(","))
     policies = PLACEMENT_POLICIES if named == ("all",) else named or (DEFAULT_PLACEMENT,)
-    idle_s = options.idle_s if options.idle_s is not None else (0.0 if options.arrivals in NEVER_AGAIN else 60.0)
+    if options.against_exclusive and len(policies) > 1:
+        raise UsageError("--against-exclusive compares one policy in two ways; give just one with --policy")
     rules = Rules(
-        idle_s=idle_s, mtbf_h=options.mtbf_h, mttr_s=options.mttr_s, interference=options.interference,
+        idle_s=options.idle_s or 0.0, mtbf_h=options.mtbf_h, mttr_s=options.mttr_s,
+        interference=options.interference or 0.0,
         slo_s=options.slo_s, fair=not options.fifo, exclusive=options.exclusive,
         durations=options.durations, moves=_move_rules(options), seed=options.seed,
     )  # fmt: skip
@@ -218,14 +188,14 @@ def _move_rules(options: Options) -> MoveRules | None:
 
 def _workload(options: Options) -> Callable[[int], Workload]:
     changes = _changes(options)
-    if options.arrivals not in ("poisson", "bursts"):
+    if options.arrivals not in DRAWN:
         trace = _trace(options)
         trace = trace.changed(**changes) if changes else trace
         return lambda seed: trace
     from dgsf.sim.synthetic import Synthetic, draw
 
     wanted = Synthetic(
-        calls=options.calls or 10_000, rate_per_s=options.rate, functions=options.functions, tenants=options.tenants,
+        calls=options.calls or 0, rate_per_s=options.rate, functions=options.functions, tenants=options.tenants,
         mean_run_s=options.run_s, shares=_shares(options.share), burst_s=options.burst_s, seed=options.seed,
         burst=options.burst if options.arrivals == "bursts" else 1.0,
     )  # fmt: skip
@@ -272,8 +242,6 @@ def _remoting(options: Options, file: Path) -> float:
 def _two_ways(wanted: Experiment, tell: Progress | None) -> list[Result]:
     from dgsf.sim.experiment import sharing_against_exclusive
 
-    if wanted.rules.exclusive:
-        raise UsageError("--against-exclusive compares both; leave out --exclusive")
     shared, exclusive = sharing_against_exclusive(wanted, tell)
     return [dataclasses.replace(shared, policy="shared"), dataclasses.replace(exclusive, policy="exclusive")]
 

@@ -106,7 +106,9 @@ def test_without_matplotlib_the_way_out_is_told(sim, monkeypatch, tmp_path):
         (["--run-s", "inf"], "finite"),
         (["--seeds", "0"], "--seeds"),
         (["--recording", "/nowhere.jsonl"], "cannot be read"),
-        (["--arrivals", "azure", "--speedup", "0", "--trace-file", __file__], "error"),
+        (["--arrivals", "azure", "--speedup", "0"], "--speedup"),
+        (["--arrivals", "azure", "--trace-file", __file__], "no column 'TIMESTAMP'"),
+        (["--calls", "0"], "--calls"),
     ],
 )
 def test_bad_values_are_one_clear_line(sim, words, hint):
@@ -114,3 +116,43 @@ def test_bad_values_are_one_clear_line(sim, words, hint):
     assert code == 2
     assert hint in err
     assert "Traceback" not in err
+
+
+def test_a_file_of_ones_own_is_used_and_its_kind_is_known_by_its_columns(sim, tmp_path):
+    file = tmp_path / "mine.csv"
+    file.write_text("name,tenant,arrival_s,duration_s,gpu_percent\na,t0,0,10,50\nb,t1,1,10,50\n")
+    code, out, _ = sim("--trace-file", str(file))
+    assert code == 0 and "tenants on T4:8: 2 calls" in out
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (["--trace-file", "/nowhere/mine.csv"], "--trace-file /nowhere/mine.csv: there is no such file"),
+        (["--trace-file", "/nowhere/mine.csv", "--arrivals", "openb"], "/nowhere/mine.csv: there is no such file"),
+        (["--trace-file", __file__], "gpu_percent"),
+        (["--trace-file", __file__, "--arrivals", "poisson"], "--trace-file would be ignored"),
+        (["--trace-file", __file__, "--arrivals", "openb", "--traces", "/nowhere"], "--traces would be ignored"),
+        (["--speedup", "2"], "--speedup would be ignored"),
+        (["--durations"], "--arrivals openb or tenants"),
+        (["--arrivals", "azure", "--rate", "3"], "--rate would be ignored"),
+        (["--arrivals", "poisson", "--burst", "3"], "--burst would be ignored"),
+        (["--round-trip-us", "3"], "--recording FILE"),
+        (["--move-pause-s", "3"], "--moves above 0"),
+        (["--mttr-s", "3"], "--mtbf-h above 0"),
+        (["--against-exclusive", "--policy", "fgd,best_fit"], "just one"),
+    ],
+)
+def test_what_would_be_ignored_is_refused_by_name(sim, words, hint):
+    code, _, err = sim(*words)
+    assert code == 2
+    assert hint in err
+    assert "Traceback" not in err
+
+
+def test_calls_that_do_not_disturb_each_other_can_be_compared_with_exclusive_devices(sim):
+    words = ("--against-exclusive", "--rate", "10", "--json")
+    free, stated, default = (
+        sim(*words, *more)[1] for more in (("--interference", "0"), ("--interference", "0.05"), ())
+    )
+    assert stated == default != free
