@@ -28,9 +28,25 @@ if TYPE_CHECKING:
 
 MOST_CALLS = 100_000_000
 MOST_SPEEDUP = 1e9
+COLUMNS_HELP = """\b
+Columns of your own CSV file (with a header line, in any order; others are skipped):
+  tenants  name, tenant, arrival_s, duration_s, gpu_percent (1 to 100)
+           tasks that take a part of one device, in the order of arrival
+  openb    name, cpu_milli, memory_mib, num_gpu, gpu_milli (0 to 1000 of one
+           device), gpu_spec (types: 'T4|A100', or empty), qos (the tenant, or
+           empty), creation_time, deletion_time (seconds)
+           tasks that take parts of a device or several devices
+  genai    gmt_create (date and time), exec_time_seconds, groupId (the tenant),
+           checkpoint_model_version_id (the function)
+           calls of functions, in the order of arrival
+  azure    TIMESTAMP (date and time), ContextTokens, GeneratedTokens
+           calls of one language model, in the order of arrival
+  --pool   sn (name of the node), cpu_milli, memory_mib, gpu (how many), model
+Dates and times are written like 2024-01-31 13:45:00; cpu_milli is 1000 per core.
+"""
 
 
-@click.command("sim")
+@click.command("sim", epilog=COLUMNS_HELP)
 @click.option(
     "--pool",
     default="T4:64",

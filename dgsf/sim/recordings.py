@@ -28,7 +28,12 @@ def load_recording(path: Path | str) -> Recording:
         lines = path.read_bytes().splitlines()
     except OSError as error:
         raise TraceError(f"{path}: cannot be read: {error.strerror or error}") from error
-    return Recording(tuple(_command(path, number, line) for number, line in enumerate(lines, 1) if line.strip()))
+    commands = tuple(_command(path, number, line) for number, line in enumerate(lines, 1) if line.strip())
+    if not commands:
+        raise TraceError(
+            f"{path}: has no device commands; 'dgsf profile FILE::FUNCTION --recording {path}' writes some"
+        )
+    return Recording(commands)
 
 
 def _command(path: Path, number: int, line: bytes) -> Command:

@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from dgsf import cli
+from dgsf.sim.traces import COLUMNS
 
 
 @pytest.fixture
@@ -148,6 +149,20 @@ def test_what_would_be_ignored_is_refused_by_name(sim, words, hint):
     assert code == 2
     assert hint in err
     assert "Traceback" not in err
+
+
+def test_the_help_names_every_column_of_every_kind(sim):
+    _, out, _ = sim("--help")
+    for kind, columns in COLUMNS.items():
+        assert all(word in out for word in (kind, *columns))
+
+
+def test_an_empty_recording_is_refused(sim, tmp_path):
+    file = tmp_path / "empty.jsonl"
+    file.touch()
+    code, _, err = sim("--recording", str(file))
+    assert code == 2
+    assert f"{file}: has no device commands" in err
 
 
 def test_calls_that_do_not_disturb_each_other_can_be_compared_with_exclusive_devices(sim):
