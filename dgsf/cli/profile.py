@@ -59,14 +59,15 @@ def command(
     file, _, name = target.rpartition("::")
     if not file or not name:
         raise UsageError(f"{target!r} does not name a function; write e.g. functions/workloads/kmeans.py::near")
-    args, kwargs = parse_arguments(arguments)
     if importlib.util.find_spec("torch") is None:
         raise UsageError("dgsf profile needs torch here: pip install 'dgsf[torch]'")
     raw, options = find_function(load_file(file), name, file)
+    signature = inspect.signature(raw)
+    args, kwargs = parse_arguments(arguments, signature)
     try:
-        inspect.signature(raw).bind(*args, **kwargs)
+        signature.bind(*args, **kwargs)
     except TypeError as error:
-        raise UsageError(f"{name}{inspect.signature(raw)} cannot be called like this: {error}") from None
+        raise UsageError(f"{name}{signature} cannot be called like this: {error}") from None
     first_us, run, link = profile(lambda: _call(raw, args, kwargs), name, options, repeat)
     if recording:
         _write(recording, run.recording(link))

@@ -16,7 +16,7 @@ import click
 from click.core import ParameterSource
 
 from dgsf.cli.output import json_option, show_json, show_rows
-from dgsf.cli.simoptions import DRAWN, TRACES, Options, settled
+from dgsf.cli.simoptions import DRAWN, TRACES, Options, assumed, settled
 from dgsf.core.policies import DEFAULT_PLACEMENT, PLACEMENT_POLICIES
 from dgsf.errors import UsageError
 
@@ -136,7 +136,7 @@ Dates and times are written like 2024-01-31 13:45:00; cpu_milli is 1000 per core
 )
 @click.option("--exclusive", is_flag=True, help="every call gets a whole device")
 @click.option("--against-exclusive", is_flag=True, help="compare sharing with a whole device for every call")
-@click.option("--plot", type=click.Path(path_type=Path), help="draw the comparison into a PNG file")
+@click.option("--plot", type=click.Path(path_type=Path), help="draw the comparison into a .png, .svg or .pdf file")
 @click.option("--html", type=click.Path(path_type=Path), help="write the whole report as one HTML file")
 @json_option
 def command(plot: Path | None, html: Path | None, as_json: bool, **given: Any) -> None:
@@ -147,7 +147,8 @@ def command(plot: Path | None, html: Path | None, as_json: bool, **given: Any) -
     check_drawing(plot, html)
     options = settled(Options(**given), _written(given))
     two_ways = options.against_exclusive
-    wanted = _experiment(options)
+    options, changes = _changes(options)
+    wanted = _experiment(options, changes)
     runs = wanted.seeds * (2 if two_ways else len(wanted.policies))
     with _progress(runs) as tell:
         results = _two_ways(wanted, tell) if two_ways else run_experiment(wanted, tell)
@@ -155,7 +156,8 @@ def command(plot: Path | None, html: Path | None, as_json: bool, **given: Any) -
     _show(results, title, as_json)
     if two_ways and not as_json:
         _show_ratio(*results)
-    _write(results, title, plot, html, {**dataclasses.asdict(options), **dataclasses.asdict(wanted.rules)})
+    found = {"calls": results[0].calls, "policies": wanted.policies, "duty": _duties(options, wanted), **changes}
+    _write(results, title, plot, html, assumed(options, wanted.rules, found))
 
 
 def _written(names: Iterable[str]) -> set[str]:
@@ -164,7 +166,7 @@ def _written(names: Iterable[str]) -> set[str]:
     return {name for name in names if context.get_parameter_source(name) is not ParameterSource.DEFAULT}
 
 
-def _write(results: list[Result], title: str, plot: Path | None, html: Path | None, assumed: dict[str, object]) -> None:
+def _write(results: list[Result], title: str, plot: Path | None, html: Path | None, told: dict[str, str]) -> None:
     if plot is not None:
         from dgsf.sim.plots import save_plot
 
@@ -172,11 +174,11 @@ def _write(results: list[Result], title: str, plot: Path | None, html: Path | No
     if html is not None:
         from dgsf.sim.html import save_html
 
-        save_html(html, results, title, assumed)
+        save_html(html, results, title, told)
 
 
 # --- what to run ------------------------------------------------------------------------------
-def _experiment(options: Options) -> Experiment:
+def _experiment(options: Options, changes: dict[str, float]) -> Experiment:
     from dgsf.sim.experiment import Experiment
     from dgsf.sim.pools import load_pool
     from dgsf.sim.rules import Rules
@@ -191,7 +193,7 @@ def _experiment(options: Options) -> Experiment:
         slo_s=options.slo_s, fair=not options.fifo, exclusive=options.exclusive,
         durations=options.durations, moves=_move_rules(options), seed=options.seed,
     )  # fmt: skip
-    return Experiment(_workload(options), load_pool(options.pool), policies, rules, options.seeds)
+    return Experiment(_workload(options, changes), load_pool(options.pool), policies, rules, options.seeds)
 
 
 def _move_rules(options: Options) -> MoveRules | None:
@@ -202,8 +204,7 @@ def _move_rules(options: Options) -> MoveRules | None:
     return MoveRules(per_hour=options.moves, copy_s=options.move_copy_s, pause_s=options.move_pause_s)
 
 
-def _workload(options: Options) -> Callable[[int], Workload]:
-    changes = _changes(options)
+def _workload(options: Options, changes: dict[str, float]) -> Callable[[int], Workload]:
     if options.arrivals not in DRAWN:
         trace = _trace(options)
         trace = trace.changed(**changes) if changes else trace
@@ -226,25 +227,24 @@ def _shares(words: str) -> tuple[int, ...]:
 
 
 def _trace(options: Options) -> Workload:
-    from dgsf.config import load_settings
     from dgsf.sim.traces import read_trace
 
-    folder = load_settings(traces=options.traces).traces
-    trace = read_trace(options.arrivals, folder, options.trace_file)
+    trace = read_trace(options.arrivals, Path(), options.trace_file)
     trace = trace.first(options.calls) if options.calls else trace
     return trace if options.speedup == 1.0 else trace.faster(options.speedup)
 
 
-def _changes(options: Options) -> dict[str, float]:
-    """What is set anew for every function: its duty, and its slow-down over the fabric."""
+def _changes(options: Options) -> tuple[Options, dict[str, float]]:
+    """The options with what was chosen, and what is set anew for every function: duty, slow-down over the fabric."""
     changes = {} if options.duty is None else {"duty": options.duty}
-    if options.recording is not None:
-        changes["slowdown"] = _remoting(options, options.recording)
-    return changes
+    if options.recording is None:
+        return options, changes
+    attach, slowdown = _remoting(options, options.recording)
+    return dataclasses.replace(options, attach=attach), {**changes, "slowdown": slowdown}
 
 
-def _remoting(options: Options, file: Path) -> float:
-    """Remoted over native; what was chosen and why goes to stderr."""
+def _remoting(options: Options, file: Path) -> tuple[str, float]:
+    """Where bodies run, and remoted over native; what was chosen and why goes to stderr."""
     from dgsf.core.perfmodel import Link, choose_attach
     from dgsf.sim.recordings import load_recording
 
@@ -252,7 +252,16 @@ def _remoting(options: Options, file: Path) -> float:
     choice = choose_attach(load_recording(file), link)
     attach = choice.attach if options.attach == "auto" else options.attach
     click.echo(f"attach {attach}: {choice.reason}", err=True)
-    return 1.0 if attach == "near" else choice.slowdown
+    return attach, 1.0 if attach == "near" else choice.slowdown
+
+
+def _duties(options: Options, wanted: Experiment) -> list[float]:
+    """Of all functions; those that are drawn have one."""
+    if options.arrivals in DRAWN:
+        from dgsf.sim.synthetic import Synthetic
+
+        return [Synthetic().duty]
+    return sorted({function.duty for function in wanted.workload(options.seed).functions})
 
 
 def _two_ways(wanted: Experiment, tell: Progress | None) -> list[Result]:

@@ -6,11 +6,15 @@ here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from dgsf.errors import UsageError
+
+if TYPE_CHECKING:
+    from dgsf.sim.rules import Rules
 
 DRAWN = ("poisson", "bursts")
 TASKS = ("openb", "tenants")  # traces of tasks: nothing is called twice
@@ -99,6 +103,8 @@ def settled(options: Options, given: Collection[str]) -> Options:
 
         options = replace(options, arrivals=kind_of(options.trace_file))
     _refuse_ignored(options, given)
+    if options.arrivals in TRACES:
+        options = replace(options, trace_file=_trace_file(options))
     drawn = options.arrivals in DRAWN
     sharing = options.against_exclusive  # sharing is not free: calls need the device and disturb each other
     return replace(
@@ -108,6 +114,13 @@ def settled(options: Options, given: Collection[str]) -> Options:
         duty=SHARING_DUTY if options.duty is None and sharing else options.duty,
         interference=_or(options.interference, SHARING_INTERFERENCE if sharing else 0.0),
     )
+
+
+def _trace_file(options: Options) -> Path:
+    from dgsf.config import load_settings
+    from dgsf.sim.traces import trace_path
+
+    return trace_path(options.arrivals, load_settings(traces=options.traces).traces, options.trace_file)
 
 
 def _or(value: float | None, default: float) -> float:
@@ -127,3 +140,36 @@ def _refuse_ignored(options: Options, given: Collection[str]) -> None:
 
 def _flag(name: str) -> str:
     return "--" + name.replace("_", "-")
+
+
+# --- what a report says of them ---------------------------------------------------------------
+_TOLD_ELSEWHERE = {"calls", "policies", "duty", "moves", "move_copy_s", "move_pause_s", "fifo", "traces"}
+
+
+def assumed(options: Options, rules: Rules, found: Mapping[str, object]) -> dict[str, str]:
+    """All that a run was made of, in words: options that counted, what was found out, and the simulator's own rules."""
+    ignored = {name for each in _BELONGINGS if not each.counts(options) for name in each.options}
+    counted = {
+        name: value
+        for name, value in asdict(options).items()
+        if name not in ignored | _TOLD_ELSEWHERE | set(found) and value is not None
+    }
+    own = {name: value for name, value in asdict(rules).items() if name not in counted and name not in ignored}
+    moves = own.pop("moves") or {}
+    moved = {f"moves: {name}": value for name, value in moves.items()}
+    told = {**counted, **found, **own, "moves": bool(moves), **moved, **_in_place_of_zero(rules)}
+    return {name: _word(value) for name, value in told.items()}
+
+
+def _in_place_of_zero(rules: Rules) -> dict[str, str]:
+    """What 0 means for rules where it does not mean 0."""
+    words = {"slo_s": f"{rules.slo_factor:g} x a call's own run", "mtbf_h": "no device fails"}
+    return {name: word for name, word in words.items() if not getattr(rules, name)}
+
+
+def _word(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:g}"
+    return ", ".join(map(_word, value)) if isinstance(value, tuple | list) else str(value)

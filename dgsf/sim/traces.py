@@ -129,11 +129,15 @@ READERS: dict[str, tuple[str, Callable[[Path], Workload]]] = {
 }
 
 
+def trace_path(name: str, folder: Path, path: Path | None = None) -> Path:
+    """The file of a trace: its usual one in the folder of traces, or the given one."""
+    return _given(path) if path is not None else published(folder / READERS[name][0])
+
+
 def read_trace(name: str, folder: Path, path: Path | None = None) -> Workload:
     """A trace by its name, from its usual file in the folder of traces or from a path."""
-    file, reader = READERS[name]
-    found = _given(path) if path is not None else published(folder / file)
-    workload = reader(found)
+    found = trace_path(name, folder, path)
+    workload = READERS[name][1](found)
     if not workload.calls:
         raise TraceError(f"{found}: has no calls")
     return workload

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 
 import pytest
@@ -79,6 +80,42 @@ def test_pictures_and_a_page_are_written(sim, tmp_path):
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
     page = (tmp_path / "a.html").read_text()
     assert "<table>" in page and "data:image/png;base64," in page and 'src="http' not in page
+
+
+def assumed(page: str) -> dict[str, str]:
+    return dict(re.findall(r"<dt>([^<]*)</dt><dd>([^<]*)</dd>", page))
+
+
+def test_the_page_says_what_was_really_used(sim, tmp_path):
+    pytest.importorskip("matplotlib")
+    page = tmp_path / "a.html"
+    sim("--html", str(page), "--policy", "dgsf,fgd", "--arrivals", "poisson")
+    told = assumed(page.read_text())
+    assert (told["policies"], told["calls"], told["duty"], told["moves"]) == ("dgsf, fgd", "200", "0", "no")
+    assert told["mtbf_h"] == "no device fails"
+    assert told["idle_s"] == "60" and told["fair"] == "yes" and told["rate"] == "20"
+    assert not {"trace_file", "speedup", "burst", "attach", "move_copy_s", "mttr_s"} & set(told)
+    assert "None" not in told.values()
+
+
+def test_the_page_of_a_trace_names_its_file_and_what_moves(sim, tmp_path):
+    pytest.importorskip("matplotlib")
+    file, page = tmp_path / "fractional_tenants.csv", tmp_path / "a.html"
+    file.write_text("name,tenant,arrival_s,duration_s,gpu_percent\na,t0,0,10,50\nb,t1,1,10,50\n")
+    sim("--html", str(page), "--arrivals", "tenants", "--traces", str(tmp_path), "--moves", "30")
+    told = assumed(page.read_text())
+    assert (told["trace_file"], told["calls"], told["idle_s"]) == (str(file), "2", "0")
+    assert (told["moves"], told["moves: per_hour"]) == ("yes", "30")
+    assert "rate" not in told and "share" not in told
+
+
+def test_pictures_have_the_format_of_their_name(sim, tmp_path):
+    pytest.importorskip("matplotlib")
+    for name, start in (("a.svg", b"<?xml"), ("a.PDF", b"%PDF")):
+        assert sim("--plot", str(tmp_path / name))[0] == 0
+        assert (tmp_path / name).read_bytes().startswith(start)
+    code, _, err = sim("--plot", str(tmp_path / "x.txt"))
+    assert code == 2 and "x.txt: a picture's name ends with .png, .svg, .pdf" in err
 
 
 def test_a_picture_that_cannot_be_written_is_told(sim):
