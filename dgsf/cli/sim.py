@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from dgsf.cli.output import json_option, show_json, show_rows
+from dgsf.cli.output import human_us, json_option, show_json, show_rows
 from dgsf.cli.simoptions import DRAWN, TRACES, Options, assumed, settled
 from dgsf.core.policies import DEFAULT_PLACEMENT, PLACEMENT_POLICIES
 from dgsf.errors import UsageError
 
 if TYPE_CHECKING:
+    from dgsf.core.perfmodel import Link
     from dgsf.core.placement.consolidate import MoveRules
     from dgsf.sim.experiment import Experiment, Progress
     from dgsf.sim.result import Result
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
 MOST_CALLS = 100_000_000
 MOST_SPEEDUP = 1e9
+FABRIC_MIB_PER_S = 1200.0
+MIB_PER_S = 2**20 / 1e6  # in bytes per µs
 COLUMNS_HELP = """\b
 Columns of your own CSV file (with a header line, in any order; others are skipped):
   tenants  name, tenant, arrival_s, duration_s, gpu_percent (1 to 100)
@@ -99,9 +102,7 @@ Dates and times are written like 2024-01-31 13:45:00; cpu_milli is 1000 per core
 @click.option(
     "--link-mib-per-s",
     type=click.FloatRange(0, min_open=True),
-    default=1200.0,
-    show_default=True,
-    help="of the fabric, with --recording",
+    help="of the fabric, with --recording (what was measured with it, or 1200)",
 )
 @click.option("--policy", "policies", multiple=True, help="placement policies to compare: a,b,c or 'all'")
 @click.option("--seeds", type=click.IntRange(1, 1000), default=1, show_default=True, help="runs to take the mean of")
@@ -239,20 +240,26 @@ def _changes(options: Options) -> tuple[Options, dict[str, float]]:
     changes = {} if options.duty is None else {"duty": options.duty}
     if options.recording is None:
         return options, changes
-    attach, slowdown = _remoting(options, options.recording)
-    return dataclasses.replace(options, attach=attach), {**changes, "slowdown": slowdown}
+    attach, slowdown, link = _remoting(options, options.recording)
+    chosen = dataclasses.replace(options, attach=attach, link_mib_per_s=link.bytes_per_us / MIB_PER_S)
+    return chosen, {**changes, "slowdown": slowdown}
 
 
-def _remoting(options: Options, file: Path) -> tuple[str, float]:
-    """Where bodies run, and remoted over native; what was chosen and why goes to stderr."""
+def _remoting(options: Options, file: Path) -> tuple[str, float, Link]:
+    """Where bodies run, remoted over native, and the link; what was chosen and why goes to stderr."""
     from dgsf.core.perfmodel import Link, choose_attach
     from dgsf.sim.recordings import load_recording
 
-    link = Link(options.round_trip_us, options.link_mib_per_s * 2**20 / 1e6)
-    choice = choose_attach(load_recording(file), link)
+    recording = load_recording(file)
+    link = recording.link or Link(bytes_per_us=FABRIC_MIB_PER_S * MIB_PER_S)
+    speed = link.bytes_per_us if options.link_mib_per_s is None else options.link_mib_per_s * MIB_PER_S
+    link = dataclasses.replace(link, round_trip_us=options.round_trip_us, bytes_per_us=speed)
+    choice = choose_attach(recording, link)
     attach = choice.attach if options.attach == "auto" else options.attach
-    click.echo(f"attach {attach}: {choice.reason}", err=True)
-    return attach, 1.0 if attach == "near" else choice.slowdown
+    costs = f"as measured with the recording, {human_us(round(link.sync_us))} per answer beside the round trip"
+    counted = costs if recording.link else "not counted, the recording does not say; 'dgsf profile' makes one that does"
+    click.echo(f"attach {attach}: {choice.reason} (costs of commands and answers: {counted})", err=True)
+    return attach, 1.0 if attach == "near" else choice.slowdown, link
 
 
 def _duties(options: Options, wanted: Experiment) -> list[float]:

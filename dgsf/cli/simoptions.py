@@ -46,7 +46,7 @@ class Options:
     recording: Path | None
     attach: str
     round_trip_us: float
-    link_mib_per_s: float
+    link_mib_per_s: float | None
     policies: tuple[str, ...]
     seeds: int
     seed: int

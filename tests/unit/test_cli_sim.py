@@ -9,6 +9,8 @@ import sys
 import pytest
 
 from dgsf import cli
+from dgsf.core.perfmodel import Command, Link, Recording, slowdowns
+from dgsf.sim.recordings import save_recording
 from dgsf.sim.traces import COLUMNS
 
 
@@ -71,6 +73,18 @@ def test_a_recording_slows_the_calls_down(sim, tmp_path):
     _, out, err = sim(*remoted)
     assert json.loads(out)["results"][0] == near
     assert "attach near: over the fabric it would take 2.00 x native: 10 sync points" in err
+
+
+def test_a_recording_with_its_link_says_what_its_profile_said(sim, tmp_path):
+    link = Link(bytes_per_us=900.0, command_us=1.0, sync_us=400.0)
+    recording = Recording((Command(500.0), Command(100.0, down_bytes=4, sync=True)), link)
+    save_recording(tmp_path / "r.jsonl", recording)
+    _, _, err = sim("--recording", str(tmp_path / "r.jsonl"), "--round-trip-us", "50")
+    (ratio,) = slowdowns(recording, link, [50.0])
+    assert f"attach near: over the fabric it would take {ratio:.2f} x native" in err
+    assert "as measured with the recording, 400 µs per answer" in err
+    save_recording(tmp_path / "r.jsonl", Recording(recording.commands))
+    assert "not counted, the recording does not say" in sim("--recording", str(tmp_path / "r.jsonl"))[2]
 
 
 def test_pictures_and_a_page_are_written(sim, tmp_path):
