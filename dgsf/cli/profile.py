@@ -1,9 +1,9 @@
 """`dgsf profile FILE::fn --x 3`: runs a function here on a remote device of its own, and shows where time goes.
 
 No platform is needed: one executor process on this machine's CPU is the device.  The function is called a few times
-with the same arguments; the first is told apart, of the others the middle one is shown.  Calls in between are only
-timed, so that the cost of recording is known and taken off.  What distance would cost is the performance model's word,
-not a measurement.
+with the same arguments; the first is told apart, of the others the typical one is shown, and how far they lie apart.
+Calls in between are only timed, so that the cost of recording is known and taken off.  What distance would cost is the
+performance model's word, not a measurement.
 """
 
 from __future__ import annotations
@@ -11,11 +11,13 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import inspect
+import sys
 import traceback
-from collections.abc import Callable
-from dataclasses import asdict, replace
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from itertools import count
 from pathlib import Path
-from statistics import median
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -36,9 +38,11 @@ if TYPE_CHECKING:
     from dgsf.core.perfmodel import Link, Recording
     from dgsf.remoting.breakdown import Breakdown
     from dgsf.remoting.profiling import Run
+    from dgsf.remoting.repeats import Spread
 
 SHOWN_OPERATIONS = 10
 REPEAT_HELP = "recorded calls after the first one; each is followed by one that is only timed"
+_CLEAR_REST = "\x1b[K"  # of the line on a terminal
 _COLUMNS = ("operation", "count", "device_us", "waiting_us")
 
 
@@ -59,23 +63,28 @@ def command(
     file, _, name = target.rpartition("::")
     if not file or not name:
         raise UsageError(f"{target!r} does not name a function; write e.g. functions/workloads/kmeans.py::near")
-    args, kwargs = parse_arguments(arguments)
     if importlib.util.find_spec("torch") is None:
         raise UsageError("dgsf profile needs torch here: pip install 'dgsf[torch]'")
     raw, options = find_function(load_file(file), name, file)
+    signature = inspect.signature(raw)
+    args, kwargs = parse_arguments(arguments, signature)
     try:
-        inspect.signature(raw).bind(*args, **kwargs)
+        signature.bind(*args, **kwargs)
     except TypeError as error:
-        raise UsageError(f"{name}{inspect.signature(raw)} cannot be called like this: {error}") from None
-    first_us, run, link = profile(lambda: _call(raw, args, kwargs), name, options, repeat)
+        raise UsageError(f"{name}{signature} cannot be called like this: {error}") from None
+    with _progress(1 + 2 * repeat) as tell:
+        first_us, run, link, spread = profile(lambda: _call(raw, args, kwargs), name, options, repeat, tell)
     if recording:
-        _write(recording, run.recording(link))
+        _write(recording, run.fitted_recording(link))
     found = taken_apart(run, link)
     saved = save_profile(Path(file).resolve(), raw.__name__, found.curve) if save else None
     if as_json:
-        show_json({"function": name, "first_call_us": first_us, **asdict(found), "saved": saved and str(saved)})
+        more = {"spread": asdict(spread), "saved": saved and str(saved)}
+        show_json({"function": name, "first_call_us": first_us, **asdict(found), **more})
     else:
-        _show(name, first_us, found, saved)
+        _show(name, first_us, found, spread)
+    if saved is not None and not as_json:
+        click.echo(f"\nsaved in {saved}; deploy with attach='auto' uses it")
 
 
 def find_function(module: ModuleType, name: str, file: str) -> tuple[Callable[..., Any], FunctionOptions]:
@@ -87,13 +96,17 @@ def find_function(module: ModuleType, name: str, file: str) -> tuple[Callable[..
     return function.raw, function.options
 
 
-def profile(call: Callable[[], Any], name: str, options: FunctionOptions, repeat: int) -> tuple[int, Run, Link]:
-    """The first call's time, the run of middle length among the others, and the link that it had."""
+def profile(
+    call: Callable[[], Any], name: str, options: FunctionOptions, repeat: int, tell: Callable[[], None]
+) -> tuple[int, Run, Link, Spread]:
+    """The first call's time, the typical run among the others, the link that it had, and how far all lie apart."""
     from dgsf.remoting.profiling import profiler
+    from dgsf.remoting.repeats import typical, without_noting
 
     alias = options.device_alias if options.attach == "fabric" else "cuda"
     with profiler(alias, memory_bytes=options.gpu_memory_bytes) as made:
         first = made.run(call)
+        tell()
         if not first.events:
             raise UsageError(
                 f"{name} did not touch a device: nothing was done on dgsf.device(), torch.device('dgsf') or 'cuda'"
@@ -101,12 +114,32 @@ def profile(call: Callable[[], Any], name: str, options: FunctionOptions, repeat
         runs, bare_us = [], []
         for _ in range(repeat):  # in turn: noting costs time, and what it costs is taken off
             runs.append(made.run(call))
+            tell()
             bare_us.append(made.bare_us(call))
-        runs.sort(key=lambda run: run.total_us)
-        chosen = replace(runs[(len(runs) - 1) // 2], bare_us=median(bare_us))
+            tell()
+        link = made.measure_link()
+        chosen, spread = typical(without_noting(runs, bare_us), link)
         if not chosen.events:
             raise UsageError(f"{name} used its device in its first call only; there is nothing to profile after that")
-        return round(first.total_us), chosen, made.measure_link()
+        return round(first.total_us), chosen, link, spread
+
+
+@contextmanager
+def _progress(calls: int) -> Iterator[Callable[[], None]]:
+    """On a terminal: which call of how many runs.  Written between calls only, so that none is disturbed."""
+    if not sys.stderr.isatty():
+        yield lambda: None
+        return
+    running = count(1)
+
+    def tell() -> None:
+        click.echo(f"\rcall {min(next(running), calls)} of {calls}{_CLEAR_REST}", nl=False, err=True)
+
+    tell()
+    try:
+        yield tell
+    finally:
+        click.echo(f"\r{_CLEAR_REST}", nl=False, err=True)
 
 
 def taken_apart(run: Run, link: Link) -> Breakdown:
@@ -137,8 +170,10 @@ def _call(raw: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> A
         raise FunctionError(what, error={"traceback": text}) from None
 
 
-def _show(name: str, first_us: int, found: Breakdown, saved: Path | None) -> None:
-    click.echo(f"{name}: {human_us(found.total_us)} (first call {human_us(first_us)}), remote device on this CPU\n")
+def _show(name: str, first_us: int, found: Breakdown, spread: Spread) -> None:
+    apart = f"{spread.repeats} calls took {human_us(spread.shortest_us)} to {human_us(spread.longest_us)}"
+    click.echo(f"{name}: {human_us(found.total_us)} (first call {human_us(first_us)}), remote device on this CPU")
+    click.echo(f"{apart}; this is the typical one\n")
     lines = [
         ("the program itself", found.guest_us, f"{human_us(found.issuing_us)} of it to issue remote commands"),
         ("waiting for the device", found.waiting_us, f"{found.sync_points} sync points"),
@@ -149,9 +184,14 @@ def _show(name: str, first_us: int, found: Breakdown, saved: Path | None) -> Non
         click.echo(f"  {what:24}{human_us(time_us):>10}   {more}")
     click.echo()
     show_rows([asdict(each) for each in found.operations[:SHOWN_OPERATIONS]], _COLUMNS, empty="no operations")
-    click.echo("\npredicted time over the fabric, against the same beside an asynchronous device:")
-    for trip_us, ratio in found.slowdowns:
+    _show_slowdowns(found, spread)
+
+
+def _show_slowdowns(found: Breakdown, spread: Spread) -> None:
+    click.echo("\npredicted time over the fabric, against the same beside an asynchronous device (least and most):")
+    for (trip_us, ratio), (_, least, most) in zip(found.slowdowns, spread.slowdowns, strict=True):
         choice = choose_by_curve(found.curve, trip_us).attach
-        click.echo(f"  round trip {human_us(round(trip_us)):>6}   {ratio:6.2f} x   attach='auto' would choose {choice}")
-    if saved is not None:
-        click.echo(f"\nsaved in {saved}; deploy with attach='auto' uses it")
+        told = f"{ratio:6.2f} x ({least:.2f} to {most:.2f})"
+        click.echo(f"  round trip {human_us(round(trip_us)):>6}   {told:25}   attach='auto' would choose {choice}")
+    if spread.noisy:
+        click.echo("\ntoo noisy to trust: the calls disagree; run it on a quieter machine, or with a higher --repeat")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import json
+import re
 from collections.abc import Sequence
 from pprint import pformat
 from typing import Any
@@ -32,15 +34,20 @@ def command(target: str, arguments: tuple[str, ...], as_json: bool, client: Clie
     file, _, name = target.rpartition("::")
     if not file or not name:
         raise UsageError(f"{target!r} does not name a function; write e.g. functions/demo.py::echo")
-    args, kwargs = parse_arguments(arguments)
     function = pick(functions_in(load_file(file)), name, file)
+    args, kwargs = parse_arguments(arguments, inspect.signature(function.raw))
     run(client.ensure_plan(function.name, function.raw, function.options, function.bundle()), client.driver)
     outcome = client.outcome(function.name, tuple(args), kwargs, own_exceptions=False)
     _show(outcome, as_json=as_json)
 
 
-def parse_arguments(words: Sequence[str]) -> tuple[list[Any], dict[str, Any]]:
-    """Positional and keyword arguments of `--x 3 --name=bob --flag 7`; a name without a value is true."""
+def parse_arguments(
+    words: Sequence[str], signature: inspect.Signature | None = None
+) -> tuple[list[Any], dict[str, Any]]:
+    """Positional and keyword arguments of `--x 3 --name=bob --flag 7`; a name without a value is true.
+
+    That is refused if the signature says that it is no bool: the value was forgotten.
+    """
     args: list[Any] = []
     kwargs: dict[str, Any] = {}
     waiting = list(words)
@@ -57,9 +64,18 @@ def parse_arguments(words: Sequence[str]) -> tuple[list[Any], dict[str, Any]]:
             kwargs[name] = read_value(text)
         elif waiting and not waiting[0].startswith("--"):
             kwargs[name] = read_value(waiting.pop(0))
-        else:
+        elif signature is None or _may_be_bool(signature.parameters.get(name)):
             kwargs[name] = True
+        else:
+            raise UsageError(f"{word} has no value and is not a bool; write {word} VALUE (or {word} true)")
     return args, kwargs
+
+
+def _may_be_bool(parameter: inspect.Parameter | None) -> bool:
+    """By its default or annotation, which may be text; a name that is no parameter is told later."""
+    if parameter is None or isinstance(parameter.default, bool):
+        return True
+    return re.search(r"\bbool\b", str(parameter.annotation)) is not None
 
 
 def read_value(text: str) -> Any:

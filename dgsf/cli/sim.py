@@ -7,87 +7,75 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
-from dgsf.cli.output import json_option, show_json, show_rows
+from dgsf.cli.output import human_us, json_option, show_json, show_rows
+from dgsf.cli.simoptions import DRAWN, TRACES, Options, assumed, settled
 from dgsf.core.policies import DEFAULT_PLACEMENT, PLACEMENT_POLICIES
 from dgsf.errors import UsageError
 
 if TYPE_CHECKING:
+    from dgsf.core.perfmodel import Link
     from dgsf.core.placement.consolidate import MoveRules
     from dgsf.sim.experiment import Experiment, Progress
     from dgsf.sim.result import Result
     from dgsf.sim.workload import Workload
 
-ARRIVALS = ("poisson", "bursts", "genai", "azure", "openb", "tenants")
-NEVER_AGAIN = ("openb", "tenants")  # traces of tasks: nothing is called twice
-NO_LIMIT = 0
 MOST_CALLS = 100_000_000
-SHARING_DUTY = 0.5
-SHARING_INTERFERENCE = 0.05
+MOST_SPEEDUP = 1e9
+FABRIC_MIB_PER_S = 1200.0
+MIB_PER_S = 2**20 / 1e6  # in bytes per µs
+COLUMNS_HELP = """\b
+Columns of your own CSV file (with a header line, in any order; others are skipped):
+  tenants  name, tenant, arrival_s, duration_s, gpu_percent (1 to 100)
+           tasks that take a part of one device, in the order of arrival
+  openb    name, cpu_milli, memory_mib, num_gpu, gpu_milli (0 to 1000 of one
+           device), gpu_spec (types: 'T4|A100', or empty), qos (the tenant, or
+           empty), creation_time, deletion_time (seconds)
+           tasks that take parts of a device or several devices
+  genai    gmt_create (date and time), exec_time_seconds, groupId (the tenant),
+           checkpoint_model_version_id (the function)
+           calls of functions, in the order of arrival
+  azure    TIMESTAMP (date and time), ContextTokens, GeneratedTokens
+           calls of one language model, in the order of arrival
+  --pool   sn (name of the node), cpu_milli, memory_mib, gpu (how many), model
+Dates and times are written like 2024-01-31 13:45:00; cpu_milli is 1000 per core.
+"""
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
-    """What the command line said."""
-
-    pool: str
-    arrivals: str
-    trace_file: Path | None
-    traces: Path | None
-    calls: int
-    speedup: float
-    rate: float
-    functions: int
-    tenants: int
-    run_s: float
-    share: str
-    duty: float | None
-    burst: float
-    burst_s: float
-    recording: Path | None
-    attach: str
-    round_trip_us: float
-    link_mib_per_s: float
-    policies: tuple[str, ...]
-    seeds: int
-    seed: int
-    idle_s: float | None
-    mtbf_h: float
-    mttr_s: float
-    interference: float
-    slo_s: float
-    fifo: bool
-    durations: bool
-    moves: float
-    move_copy_s: float
-    move_pause_s: float
-    exclusive: bool
-
-
-@click.command("sim")
+@click.command("sim", epilog=COLUMNS_HELP)
 @click.option(
     "--pool",
     default="T4:64",
     show_default=True,
     help="'A100:8,T4:16', 'A100:4x8@96' (nodes x devices @ cores) or nodes.csv",
 )
-@click.option("--arrivals", type=click.Choice(ARRIVALS), default="bursts", show_default=True, help="drawn, or a trace")
-@click.option("--trace-file", type=click.Path(path_type=Path), help="the trace's file, if it is not in the folder")
+@click.option(
+    "--arrivals", type=click.Choice((*DRAWN, *TRACES)), default="bursts", show_default=True, help="drawn, or a trace"
+)
+@click.option(
+    "--trace-file",
+    type=click.Path(path_type=Path),
+    help="your own CSV file, or a trace that is not in the folder; --arrivals is known by its columns, see below",
+)
 @click.option("--traces", type=click.Path(path_type=Path), help="folder with the public traces  [env: DGSF_TRACES]")
 @click.option(
     "--calls",
-    type=click.IntRange(0, MOST_CALLS),
-    default=NO_LIMIT,
+    type=click.IntRange(1, MOST_CALLS),
     help="calls to draw (10,000), or to take of a trace (all)",
 )
-@click.option("--speedup", type=float, default=1.0, help="calls of a trace arrive so many times faster")
+@click.option(
+    "--speedup",
+    type=click.FloatRange(0, MOST_SPEEDUP, min_open=True),
+    default=1.0,
+    help="calls of a trace arrive so many times faster",
+)
 @click.option("--rate", type=float, default=20.0, show_default=True, help="drawn calls per second, mean")
 @click.option("--functions", type=int, default=20, show_default=True, help="drawn functions")
 @click.option("--tenants", type=int, default=4, show_default=True, help="drawn tenants")
@@ -114,9 +102,7 @@ class Options:
 @click.option(
     "--link-mib-per-s",
     type=click.FloatRange(0, min_open=True),
-    default=1200.0,
-    show_default=True,
-    help="of the fabric, with --recording",
+    help="of the fabric, with --recording (what was measured with it, or 1200)",
 )
 @click.option("--policy", "policies", multiple=True, help="placement policies to compare: a,b,c or 'all'")
 @click.option("--seeds", type=click.IntRange(1, 1000), default=1, show_default=True, help="runs to take the mean of")
@@ -131,9 +117,7 @@ class Options:
 @click.option(
     "--interference",
     type=click.FloatRange(0, 10),
-    default=0.0,
-    show_default=True,
-    help="slow-down by each call beside it",
+    help="slow-down by each call beside it (0; 0.05 with --against-exclusive)",
 )
 @click.option("--slo-s", type=click.FloatRange(0), default=0.0, help="a call must end within so long (3 x its own run)")
 @click.option("--fifo", is_flag=True, help="first come, first served, instead of fairness between tenants")
@@ -153,34 +137,37 @@ class Options:
 )
 @click.option("--exclusive", is_flag=True, help="every call gets a whole device")
 @click.option("--against-exclusive", is_flag=True, help="compare sharing with a whole device for every call")
-@click.option("--plot", type=click.Path(path_type=Path), help="draw the comparison into a PNG file")
+@click.option("--plot", type=click.Path(path_type=Path), help="draw the comparison into a .png, .svg or .pdf file")
 @click.option("--html", type=click.Path(path_type=Path), help="write the whole report as one HTML file")
 @json_option
-def command(against_exclusive: bool, plot: Path | None, html: Path | None, as_json: bool, **given: Any) -> None:
+def command(plot: Path | None, html: Path | None, as_json: bool, **given: Any) -> None:
     """Simulate a pool: replay a trace or drawn calls, compare placement policies."""
     from dgsf.sim.experiment import run_experiment
     from dgsf.sim.plots import check_drawing
 
     check_drawing(plot, html)
-    options = _sharing_defaults(Options(**given)) if against_exclusive else Options(**given)
-    wanted = _experiment(options)
-    runs = wanted.seeds * (2 if against_exclusive else len(wanted.policies))
+    options = settled(Options(**given), _written(given))
+    two_ways = options.against_exclusive
+    options, changes = _changes(options)
+    wanted = _experiment(options, changes)
+    runs = wanted.seeds * (2 if two_ways else len(wanted.policies))
     with _progress(runs) as tell:
-        results = _two_ways(wanted, tell) if against_exclusive else run_experiment(wanted, tell)
+        results = _two_ways(wanted, tell) if two_ways else run_experiment(wanted, tell)
     title = f"{options.arrivals} on {wanted.pool.name}: {results[0].calls:,} calls, {wanted.pool.devices:,} devices"
     _show(results, title, as_json)
-    if against_exclusive and not as_json:
+    if two_ways and not as_json:
         _show_ratio(*results)
-    _write(results, title, plot, html, {**dataclasses.asdict(options), **dataclasses.asdict(wanted.rules)})
+    found = {"calls": results[0].calls, "policies": wanted.policies, "duty": _duties(options, wanted), **changes}
+    _write(results, title, plot, html, assumed(options, wanted.rules, found))
 
 
-def _sharing_defaults(options: Options) -> Options:
-    """Sharing is not free: unless told otherwise, calls need the device half of their time and disturb each other."""
-    duty = SHARING_DUTY if options.duty is None else options.duty
-    return dataclasses.replace(options, duty=duty, interference=options.interference or SHARING_INTERFERENCE)
+def _written(names: Iterable[str]) -> set[str]:
+    """Which of these options the user wrote."""
+    context = click.get_current_context()
+    return {name for name in names if context.get_parameter_source(name) is not ParameterSource.DEFAULT}
 
 
-def _write(results: list[Result], title: str, plot: Path | None, html: Path | None, assumed: dict[str, object]) -> None:
+def _write(results: list[Result], title: str, plot: Path | None, html: Path | None, told: dict[str, str]) -> None:
     if plot is not None:
         from dgsf.sim.plots import save_plot
 
@@ -188,24 +175,26 @@ def _write(results: list[Result], title: str, plot: Path | None, html: Path | No
     if html is not None:
         from dgsf.sim.html import save_html
 
-        save_html(html, results, title, assumed)
+        save_html(html, results, title, told)
 
 
 # --- what to run ------------------------------------------------------------------------------
-def _experiment(options: Options) -> Experiment:
+def _experiment(options: Options, changes: dict[str, float]) -> Experiment:
     from dgsf.sim.experiment import Experiment
     from dgsf.sim.pools import load_pool
     from dgsf.sim.rules import Rules
 
     named = tuple(word.strip() for words in options.policies for word in words.split(","))
     policies = PLACEMENT_POLICIES if named == ("all",) else named or (DEFAULT_PLACEMENT,)
-    idle_s = options.idle_s if options.idle_s is not None else (0.0 if options.arrivals in NEVER_AGAIN else 60.0)
+    if options.against_exclusive and len(policies) > 1:
+        raise UsageError("--against-exclusive compares one policy in two ways; give just one with --policy")
     rules = Rules(
-        idle_s=idle_s, mtbf_h=options.mtbf_h, mttr_s=options.mttr_s, interference=options.interference,
+        idle_s=options.idle_s or 0.0, mtbf_h=options.mtbf_h, mttr_s=options.mttr_s,
+        interference=options.interference or 0.0,
         slo_s=options.slo_s, fair=not options.fifo, exclusive=options.exclusive,
         durations=options.durations, moves=_move_rules(options), seed=options.seed,
     )  # fmt: skip
-    return Experiment(_workload(options), load_pool(options.pool), policies, rules, options.seeds)
+    return Experiment(_workload(options, changes), load_pool(options.pool), policies, rules, options.seeds)
 
 
 def _move_rules(options: Options) -> MoveRules | None:
@@ -216,16 +205,15 @@ def _move_rules(options: Options) -> MoveRules | None:
     return MoveRules(per_hour=options.moves, copy_s=options.move_copy_s, pause_s=options.move_pause_s)
 
 
-def _workload(options: Options) -> Callable[[int], Workload]:
-    changes = _changes(options)
-    if options.arrivals not in ("poisson", "bursts"):
+def _workload(options: Options, changes: dict[str, float]) -> Callable[[int], Workload]:
+    if options.arrivals not in DRAWN:
         trace = _trace(options)
         trace = trace.changed(**changes) if changes else trace
         return lambda seed: trace
     from dgsf.sim.synthetic import Synthetic, draw
 
     wanted = Synthetic(
-        calls=options.calls or 10_000, rate_per_s=options.rate, functions=options.functions, tenants=options.tenants,
+        calls=options.calls or 0, rate_per_s=options.rate, functions=options.functions, tenants=options.tenants,
         mean_run_s=options.run_s, shares=_shares(options.share), burst_s=options.burst_s, seed=options.seed,
         burst=options.burst if options.arrivals == "bursts" else 1.0,
     )  # fmt: skip
@@ -240,40 +228,52 @@ def _shares(words: str) -> tuple[int, ...]:
 
 
 def _trace(options: Options) -> Workload:
-    from dgsf.config import load_settings
     from dgsf.sim.traces import read_trace
 
-    folder = load_settings(traces=options.traces).traces
-    trace = read_trace(options.arrivals, folder, options.trace_file)
+    trace = read_trace(options.arrivals, Path(), options.trace_file)
     trace = trace.first(options.calls) if options.calls else trace
     return trace if options.speedup == 1.0 else trace.faster(options.speedup)
 
 
-def _changes(options: Options) -> dict[str, float]:
-    """What is set anew for every function: its duty, and its slow-down over the fabric."""
+def _changes(options: Options) -> tuple[Options, dict[str, float]]:
+    """The options with what was chosen, and what is set anew for every function: duty, slow-down over the fabric."""
     changes = {} if options.duty is None else {"duty": options.duty}
-    if options.recording is not None:
-        changes["slowdown"] = _remoting(options, options.recording)
-    return changes
+    if options.recording is None:
+        return options, changes
+    attach, slowdown, link = _remoting(options, options.recording)
+    chosen = dataclasses.replace(options, attach=attach, link_mib_per_s=link.bytes_per_us / MIB_PER_S)
+    return chosen, {**changes, "slowdown": slowdown}
 
 
-def _remoting(options: Options, file: Path) -> float:
-    """Remoted over native; what was chosen and why goes to stderr."""
+def _remoting(options: Options, file: Path) -> tuple[str, float, Link]:
+    """Where bodies run, remoted over native, and the link; what was chosen and why goes to stderr."""
     from dgsf.core.perfmodel import Link, choose_attach
     from dgsf.sim.recordings import load_recording
 
-    link = Link(options.round_trip_us, options.link_mib_per_s * 2**20 / 1e6)
-    choice = choose_attach(load_recording(file), link)
+    recording = load_recording(file)
+    link = recording.link or Link(bytes_per_us=FABRIC_MIB_PER_S * MIB_PER_S)
+    speed = link.bytes_per_us if options.link_mib_per_s is None else options.link_mib_per_s * MIB_PER_S
+    link = dataclasses.replace(link, round_trip_us=options.round_trip_us, bytes_per_us=speed)
+    choice = choose_attach(recording, link)
     attach = choice.attach if options.attach == "auto" else options.attach
-    click.echo(f"attach {attach}: {choice.reason}", err=True)
-    return 1.0 if attach == "near" else choice.slowdown
+    costs = f"as measured with the recording, {human_us(round(link.sync_us))} per answer beside the round trip"
+    counted = costs if recording.link else "not counted, the recording does not say; 'dgsf profile' makes one that does"
+    click.echo(f"attach {attach}: {choice.reason} (costs of commands and answers: {counted})", err=True)
+    return attach, 1.0 if attach == "near" else choice.slowdown, link
+
+
+def _duties(options: Options, wanted: Experiment) -> list[float]:
+    """Of all functions; those that are drawn have one."""
+    if options.arrivals in DRAWN:
+        from dgsf.sim.synthetic import Synthetic
+
+        return [Synthetic().duty]
+    return sorted({function.duty for function in wanted.workload(options.seed).functions})
 
 
 def _two_ways(wanted: Experiment, tell: Progress | None) -> list[Result]:
     from dgsf.sim.experiment import sharing_against_exclusive
 
-    if wanted.rules.exclusive:
-        raise UsageError("--against-exclusive compares both; leave out --exclusive")
     shared, exclusive = sharing_against_exclusive(wanted, tell)
     return [dataclasses.replace(shared, policy="shared"), dataclasses.replace(exclusive, policy="exclusive")]
 

@@ -45,13 +45,6 @@ class Command:
 
 
 @dataclass(frozen=True, slots=True)
-class Recording:
-    """The commands of one run, in order."""
-
-    commands: Sequence[Command]
-
-
-@dataclass(frozen=True, slots=True)
 class Link:
     """The way between guest and device; the defaults are a link that costs nothing."""
 
@@ -79,6 +72,14 @@ class Link:
         if not self.outstanding_reads or not self.round_trip_us:
             return self.bytes_per_us
         return min(self.bytes_per_us, self.outstanding_reads * self.read_bytes / self.round_trip_us)
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """The commands of one run, in order, and what commands and answers cost where it was made, if that is known."""
+
+    commands: Sequence[Command]
+    link: Link | None = None
 
 
 NATIVE = Link()

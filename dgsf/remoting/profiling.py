@@ -56,12 +56,17 @@ class Run:
         return max(0.0, (self.total_us - self.bare_us) / len(self.events))
 
     def recording(self, link: Link) -> Recording:
+        """Its commands, over a link that was measured like this."""
         return recording_of(self.events, self.began, self.ended, self.took, link, self.noting_us)
 
     def fitted(self, link: Link) -> Link:
         """This run's link: with what its commands cost on the device side, and its answers on the way."""
         serving = replace(link, serve_us=mean_serve_us(self.events, self.took))
         return fitted(self.recording(link), serving, self.total_us if self.bare_us is None else self.bare_us)
+
+    def fitted_recording(self, link: Link) -> Recording:
+        """Its commands with the link that they had: all that a prediction needs."""
+        return replace(self.recording(link), link=self.fitted(link))
 
 
 class Profiler:

@@ -18,6 +18,7 @@ from dgsf.core.placement import DeviceView, Placement, Placer, Policy, Pool, Req
 from dgsf.core.placement.gavel import Gavel
 from dgsf.core.placement.model import PLENTY, WHOLE
 from dgsf.errors import TraceError
+from dgsf.sim.tracefiles import published
 
 TABLE_FILE = "gavel_throughputs.json"
 TYPES = ("k80", "p100", "v100")
@@ -34,7 +35,7 @@ class Job:
 def read_speeds(path: Path, types: Sequence[str] = TYPES) -> Speeds:
     """Steps per second of each model alone on one device, for models that run on every type."""
     try:
-        table = json.loads(path.read_text(encoding="utf-8"))
+        table = json.loads(published(path).read_text(encoding="utf-8"))
     except OSError as error:
         raise TraceError(f"{path}: cannot be read: {error.strerror or error}") from error
     except json.JSONDecodeError as error:

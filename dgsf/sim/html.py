@@ -11,7 +11,7 @@ from html import escape
 from pathlib import Path
 
 from dgsf.errors import UsageError
-from dgsf.sim.plots import png
+from dgsf.sim.plots import draw
 from dgsf.sim.report import FIGURES, best, rows
 from dgsf.sim.result import Result
 
@@ -33,7 +33,7 @@ def save_html(path: Path, results: Sequence[Result], title: str, assumed: Mappin
 
 def render(results: Sequence[Result], title: str, assumed: Mapping[str, object]) -> str:
     """The page as text."""
-    picture = base64.b64encode(png(results, title)).decode()
+    picture = base64.b64encode(draw(results, title)).decode()
     facts = "".join(f"<dt>{escape(str(name))}</dt><dd>{escape(str(value))}</dd>" for name, value in assumed.items())
     return (
         f"<!doctype html><html lang=en><meta charset=utf-8><title>{escape(title)}</title><style>{_STYLE}</style>"

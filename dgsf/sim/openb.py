@@ -14,7 +14,7 @@ from random import Random
 
 from dgsf.core.placement import DeviceView, NodeView, Placement, Placer, Policy, Pool, Request, Workload
 from dgsf.core.placement.model import PLENTY, WHOLE
-from dgsf.sim.tracefiles import optional_text, read_rows, text, whole
+from dgsf.sim.tracefiles import optional_text, published, read_rows, text, whole
 
 NODES_FILE = "openb_node_list_gpu_node.csv"
 TASKS_FILE = "openb_pod_list_default.csv"
@@ -42,7 +42,7 @@ class Filling:
 
 def read_nodes(folder: Path) -> list[OpenbNode]:
     columns = {"sn": text, "cpu_milli": whole(), "memory_mib": whole(), "gpu": whole(0, 1024), "model": optional_text}
-    return [OpenbNode(*row.values()) for row in read_rows(folder / NODES_FILE, columns)]
+    return [OpenbNode(*row.values()) for row in read_rows(published(folder / NODES_FILE), columns)]
 
 
 def read_tasks(folder: Path) -> list[Request]:
@@ -53,7 +53,7 @@ def read_tasks(folder: Path) -> list[Request]:
         "gpu_milli": whole(0, WHOLE),
         "gpu_spec": optional_text,
     }
-    return [_request(**row) for row in read_rows(folder / TASKS_FILE, columns)]
+    return [_request(**row) for row in read_rows(published(folder / TASKS_FILE), columns)]
 
 
 def _request(cpu_milli: int, memory_mib: int, num_gpu: int, gpu_milli: int, gpu_spec: str) -> Request:

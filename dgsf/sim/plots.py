@@ -21,6 +21,7 @@ _OVER_TIME = (
     ("fragmented", "free but of no use, %", 100),
     ("waiting", "calls waiting", 1),
 )
+_FORMATS = {".png": "Software", ".svg": "Creator", ".pdf": "Creator"}  # and where each says who made it
 _BARS = (("gpu_hours", "GPU hours held"), ("cost", "cost"))
 
 
@@ -45,9 +46,11 @@ def draw_figure(results: Sequence[Result], title: str) -> Figure:
     return figure
 
 
-def check_drawing(*paths: Path | None) -> None:
+def check_drawing(plot: Path | None, html: Path | None) -> None:
     """Tells before a long run what would stop its drawing after it."""
-    wanted = [path for path in paths if path is not None]
+    wanted = [path for path in (plot, html) if path is not None]
+    if plot is not None and plot.suffix.lower() not in _FORMATS:
+        raise UsageError(f"--plot {plot}: a picture's name ends with {', '.join(_FORMATS)}; choose one of these")
     if wanted:
         _figure_type()
     for path in wanted:
@@ -56,18 +59,19 @@ def check_drawing(*paths: Path | None) -> None:
 
 
 def save_plot(path: Path, results: Sequence[Result], title: str) -> None:
-    """A PNG file."""
-    picture = png(results, title)
+    """A file of the format that its name ends with."""
+    picture = draw(results, title, path.suffix.lower())
     try:
         path.write_bytes(picture)
     except OSError as error:
         raise UsageError(f"{path}: cannot be written: {error.strerror or error}") from error
 
 
-def png(results: Sequence[Result], title: str) -> bytes:
-    """The picture as PNG bytes."""
+def draw(results: Sequence[Result], title: str, suffix: str = ".png") -> bytes:
+    """The picture as bytes of this format."""
     buffer = io.BytesIO()
-    draw_figure(results, title).savefig(buffer, format="png", dpi=110, metadata={"Software": "dgsf sim"})
+    metadata = {_FORMATS[suffix]: "dgsf sim"}
+    draw_figure(results, title).savefig(buffer, format=suffix[1:], dpi=110, metadata=metadata)
     return buffer.getvalue()
 
 

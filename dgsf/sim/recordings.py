@@ -1,23 +1,37 @@
-"""Recordings of device commands as files: JSON lines, one command each.
+"""Recordings of device commands as files: JSON lines, one command each; a first line may hold the link they had.
 
 A malformed line is an error that names file and line; nothing is skipped or repaired.
 """
 
 from __future__ import annotations
 
+import math
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import msgspec
 
-from dgsf.core.perfmodel import Command, Recording
+from dgsf.core.perfmodel import Command, Link, Recording
 from dgsf.errors import TraceError
 
+
+@dataclass(frozen=True, slots=True)
+class _Head:
+    """What the first line may say of all others."""
+
+    link: Link | None = None
+
+
 _decoder = msgspec.json.Decoder(Command)
+_head_decoder = msgspec.json.Decoder(_Head)
 
 
 def save_recording(path: Path | str, recording: Recording) -> None:
     """Writes the whole file anew."""
     lines = [msgspec.json.encode(item) for item in recording.commands]
+    if recording.link is not None:
+        known = {name: value for name, value in asdict(recording.link).items() if math.isfinite(value)}
+        lines.insert(0, msgspec.json.encode({"link": known}))
     Path(path).write_bytes(b"".join(line + b"\n" for line in lines))
 
 
@@ -25,10 +39,26 @@ def load_recording(path: Path | str) -> Recording:
     """Reads every line, or says which one cannot be read."""
     path = Path(path)
     try:
-        lines = path.read_bytes().splitlines()
+        content = path.read_bytes()
     except OSError as error:
         raise TraceError(f"{path}: cannot be read: {error.strerror or error}") from error
-    return Recording(tuple(_command(path, number, line) for number, line in enumerate(lines, 1) if line.strip()))
+    lines = [(number, line) for number, line in enumerate(content.splitlines(), 1) if line.strip()]
+    link = _link(path, *lines[0]) if lines else None
+    commands = tuple(_command(path, number, line) for number, line in (lines if link is None else lines[1:]))
+    if not commands:
+        raise TraceError(
+            f"{path}: has no device commands; 'dgsf profile FILE::FUNCTION --recording {path}' writes some"
+        )
+    return Recording(commands, link)
+
+
+def _link(path: Path, number: int, line: bytes) -> Link | None:
+    if b'"link"' not in line:
+        return None
+    try:
+        return _head_decoder.decode(line).link
+    except (msgspec.DecodeError, ValueError) as error:  # also what Link itself refuses
+        raise TraceError(f"{path}: line {number}: not a link: {error}") from error
 
 
 def _command(path: Path, number: int, line: bytes) -> Command:

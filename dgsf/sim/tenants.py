@@ -17,7 +17,7 @@ from random import Random
 from dgsf.core.placement import DeviceView, Placement, Placer, Policy, Pool, Request
 from dgsf.core.placement.model import PLENTY, WHOLE
 from dgsf.errors import TraceError
-from dgsf.sim.tracefiles import number, read_rows, text, whole
+from dgsf.sim.tracefiles import number, published, read_rows, text, whole
 
 TASKS_FILE = "fractional_tenants.csv"
 HOUR = 3600.0
@@ -51,7 +51,7 @@ class Usage:
 def read_tasks(path: Path) -> list[Task]:
     """The tasks in order of arrival."""
     columns = {"tenant": text, "arrival_s": number(), "duration_s": number(1e-6), "gpu_percent": whole(1, 100)}
-    tasks = [Task(*row.values()) for row in read_rows(path, columns)]
+    tasks = [Task(*row.values()) for row in read_rows(published(path), columns)]
     for line, (before, after) in enumerate(pairwise(tasks), start=3):
         if after.arrival_s < before.arrival_s:
             raise TraceError(f"{path}: line {line}, column 'arrival_s': tasks must be in order of arrival")

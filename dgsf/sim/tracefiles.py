@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -19,22 +21,40 @@ Readers = Mapping[str, Callable[[str], Any]]
 def read_rows(path: Path | str, columns: Readers) -> Iterator[dict[str, Any]]:
     """The rows of a CSV file with a header line, each as {column: value read by the column's reader}."""
     path = Path(path)
+    with _opened(path) as file:
+        yield from _rows(path, file, columns)
+
+
+def header_of(path: Path) -> list[str]:
+    """The names of its columns."""
+    with _opened(path) as file:
+        return _header(path, csv.reader(file, strict=True))
+
+
+def published(path: Path) -> Path:
+    """The file of a published trace, which nobody has who did not fetch it."""
+    if not path.exists():
+        where = "DGSF_TRACES (or --traces of 'dgsf sim')"
+        raise TraceError(f"{path}: there is no such trace; set {where} to the folder that has it")
+    return path
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Iterator[str]]:
     try:
-        with path.open(newline="", encoding="utf-8") as file:
-            yield from _rows(path, file, columns)
+        with path.open(newline="", encoding="utf-8-sig") as file:  # some spreadsheets begin with a mark
+            yield file
     except OSError as error:
         raise TraceError(f"{path}: cannot be read: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
-        raise TraceError(f"{path}: is not UTF-8 text (byte {error.start})") from error
+        raise TraceError(f"{path}: is not UTF-8 text (byte {error.start}); save it as 'CSV UTF-8'") from error
 
 
 def _rows(path: Path, lines: Iterator[str], columns: Readers) -> Iterator[dict[str, Any]]:
     cells = csv.reader(lines, strict=True)
+    header = _header(path, cells)
+    places = _places(path, header, list(columns))
     try:
-        header = next(cells, None)
-        if not header:
-            raise TraceError(f"{path}: line 1: expected a header line, found nothing")
-        places = {name: _position(path, header, name) for name in columns}
         for row in cells:
             if row:
                 yield _read(path, cells.line_num, header, row, places, columns)
@@ -42,10 +62,22 @@ def _rows(path: Path, lines: Iterator[str], columns: Readers) -> Iterator[dict[s
         raise TraceError(f"{path}: line {cells.line_num}: not CSV: {error}") from error
 
 
-def _position(path: Path, header: Sequence[str], name: str) -> int:
-    if name not in header:
-        raise TraceError(f"{path}: line 1: no column '{name}'; the header has: {', '.join(header)}")
-    return header.index(name)
+def _header(path: Path, cells: Iterator[list[str]]) -> list[str]:
+    try:
+        header = next(cells, None)
+    except csv.Error as error:
+        raise TraceError(f"{path}: line 1: not CSV: {error}") from error
+    if not header:
+        raise TraceError(f"{path}: line 1: expected a header line, found nothing")
+    return header
+
+
+def _places(path: Path, header: Sequence[str], wanted: Sequence[str]) -> dict[str, int]:
+    missing = ", ".join(f"'{name}'" for name in wanted if name not in header)
+    if missing:
+        has = f"wanted are {', '.join(wanted)}; the header has: {', '.join(header)}"
+        raise TraceError(f"{path}: line 1: no column {missing}; {has}")
+    return {name: header.index(name) for name in wanted}
 
 
 def _read(
@@ -57,18 +89,22 @@ def _read(
     for name, place in places.items():
         try:
             values[name] = columns[name](row[place])
-        except (ValueError, KeyError, ArithmeticError) as error:
-            raise TraceError(f"{path}: line {line}, column {place + 1} '{name}': {row[place]!r}: {error}") from error
+        except ValueError as error:
+            raise TraceError(f"{path}: line {line}, column {place + 1} '{name}': {row[place]!r} {error}") from error
     return values
 
 
+# --- readers: what they refuse, they say of the cell, as in "'abc' is not a whole number" ----------
 def whole(low: int = 0, high: int = 2**53) -> Callable[[str], int]:
     """A reader of whole numbers within limits."""
 
     def read(text: str) -> int:
-        value = int(text)
+        try:
+            value = int(text)
+        except ValueError:
+            raise ValueError("is not a whole number") from None
         if not low <= value <= high:
-            raise ValueError(f"expected a whole number from {low} to {high}")
+            raise ValueError(f"is not a whole number from {low} to {high}")
         return value
 
     return read
@@ -78,18 +114,30 @@ def number(low: float = 0.0, high: float = 1e18) -> Callable[[str], float]:
     """A reader of decimal numbers within limits; 'nan' and 'inf' are refused."""
 
     def read(text: str) -> float:
-        value = float(text)
+        try:
+            value = float(text)
+        except ValueError:
+            raise ValueError("is not a number") from None
         if not low <= value <= high:
-            raise ValueError(f"expected a number from {low:g} to {high:g}")
+            raise ValueError(f"is not a number from {low:g} to {high:g}")
         return value
 
     return read
 
 
+def moment(value: str) -> float:
+    """A reader of an ISO date and time, as seconds; without a time zone it is taken for UTC."""
+    try:
+        found = datetime.fromisoformat(value.strip())
+    except ValueError:
+        raise ValueError("is not a date and time such as 2024-01-31 13:45:00") from None
+    return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
+
+
 def text(value: str) -> str:
     """A reader that takes the cell as it is, but not empty."""
     if not value:
-        raise ValueError("expected some text")
+        raise ValueError("is empty; expected some text")
     return value
 
 

@@ -8,12 +8,21 @@ function, because nothing is reused.  Times start at 0.  Malformed cells are err
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
 
 from dgsf.errors import TraceError
-from dgsf.sim.tracefiles import number, optional_text, read_rows, text, whole
+from dgsf.sim.tracefiles import (
+    Readers,
+    header_of,
+    moment,
+    number,
+    optional_text,
+    published,
+    read_rows,
+    text,
+    whole,
+)
 from dgsf.sim.workload import FunctionSpec, Workload
 
 GENAI_SHARE = 250  # four image models share a device
@@ -22,15 +31,37 @@ GENAI_DUTY = 0.8  # of a run, the device's part
 LLM_PROMPT_TOKENS_PER_S = 8_000.0
 LLM_SECONDS_PER_TOKEN = 0.025
 
-
-def read_genai(path: Path) -> Workload:
-    columns = {
-        "gmt_create": _moment,
+COLUMNS: dict[str, Readers] = {
+    "genai": {
+        "gmt_create": moment,
         "exec_time_seconds": number(0.0, 1e7),
         "groupId": optional_text,
         "checkpoint_model_version_id": optional_text,  # empty for some: they count as one model
-    }
-    rows = list(read_rows(path, columns))
+    },
+    "azure": {"TIMESTAMP": moment, "ContextTokens": whole(), "GeneratedTokens": whole()},
+    "openb": {
+        "name": text,
+        "cpu_milli": whole(),
+        "memory_mib": whole(),
+        "num_gpu": whole(0, 64),
+        "gpu_milli": whole(0, 1000),
+        "gpu_spec": optional_text,
+        "qos": optional_text,
+        "creation_time": number(),
+        "deletion_time": number(),
+    },
+    "tenants": {
+        "name": text,
+        "tenant": text,
+        "arrival_s": number(),
+        "duration_s": number(),
+        "gpu_percent": whole(1, 100),
+    },
+}
+
+
+def read_genai(path: Path) -> Workload:
+    rows = list(read_rows(path, COLUMNS["genai"]))
     _in_order(path, [row["gmt_create"] for row in rows])
     functions = _Numbers()
     tenants = _Numbers()
@@ -46,8 +77,7 @@ def read_genai(path: Path) -> Workload:
 
 
 def read_azure(path: Path) -> Workload:
-    columns = {"TIMESTAMP": _moment, "ContextTokens": whole(), "GeneratedTokens": whole()}
-    rows = list(read_rows(path, columns))
+    rows = list(read_rows(path, COLUMNS["azure"]))
     _in_order(path, [row["TIMESTAMP"] for row in rows])
     count = len(rows)
     speed = LLM_PROMPT_TOKENS_PER_S, LLM_SECONDS_PER_TOKEN
@@ -63,18 +93,7 @@ def read_azure(path: Path) -> Workload:
 
 
 def read_openb(path: Path) -> Workload:
-    columns = {
-        "name": text,
-        "cpu_milli": whole(),
-        "memory_mib": whole(),
-        "num_gpu": whole(0, 64),
-        "gpu_milli": whole(0, 1000),
-        "gpu_spec": optional_text,
-        "qos": optional_text,
-        "creation_time": number(),
-        "deletion_time": number(),
-    }
-    rows = sorted(read_rows(path, columns), key=lambda row: float(row["creation_time"]))
+    rows = sorted(read_rows(path, COLUMNS["openb"]), key=lambda row: float(row["creation_time"]))
     tenants = _Numbers()
     return Workload(
         "openb",
@@ -88,14 +107,7 @@ def read_openb(path: Path) -> Workload:
 
 
 def read_tenants(path: Path) -> Workload:
-    columns = {
-        "name": text,
-        "tenant": text,
-        "arrival_s": number(),
-        "duration_s": number(),
-        "gpu_percent": whole(1, 100),
-    }
-    rows = list(read_rows(path, columns))
+    rows = list(read_rows(path, COLUMNS["tenants"]))
     _in_order(path, [row["arrival_s"] for row in rows])
     tenants = _Numbers()
     return Workload(
@@ -117,16 +129,36 @@ READERS: dict[str, tuple[str, Callable[[Path], Workload]]] = {
 }
 
 
+def trace_path(name: str, folder: Path, path: Path | None = None) -> Path:
+    """The file of a trace: its usual one in the folder of traces, or the given one."""
+    return _given(path) if path is not None else published(folder / READERS[name][0])
+
+
 def read_trace(name: str, folder: Path, path: Path | None = None) -> Workload:
     """A trace by its name, from its usual file in the folder of traces or from a path."""
-    file, reader = READERS[name]
-    found = path or folder / file
-    if not found.exists():
-        raise TraceError(f"{found}: there is no such trace; set --traces or DGSF_TRACES to the folder that has it")
-    workload = reader(found)
+    found = trace_path(name, folder, path)
+    workload = READERS[name][1](found)
     if not workload.calls:
         raise TraceError(f"{found}: has no calls")
     return workload
+
+
+def kind_of(path: Path) -> str:
+    """Which kind of trace a file is, by its columns."""
+    header = set(header_of(_given(path)))
+    found = [name for name, columns in COLUMNS.items() if header.issuperset(columns)]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise TraceError(f"{path}: has the columns of {' and '.join(found)}; say which it is with --arrivals")
+    wanted = "; ".join(f"{name}: {', '.join(columns)}" for name, columns in COLUMNS.items())
+    raise TraceError(f"{path}: line 1: no kind of trace has such columns. Wanted are those of one kind. {wanted}")
+
+
+def _given(path: Path) -> Path:
+    if not path.exists():
+        raise TraceError(f"--trace-file {path}: there is no such file")
+    return path
 
 
 def _checkpoint(name: str) -> FunctionSpec:
@@ -159,13 +191,6 @@ class _Numbers:
     @property
     def names(self) -> list[str]:
         return list(self._found)
-
-
-def _moment(cell: str) -> float:
-    """An ISO date and time as seconds; more than six digits of a second are cut."""
-    whole_part, dot, fraction = cell.partition(".")
-    moment = datetime.fromisoformat(f"{whole_part}{dot}{fraction[:6]}")
-    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
 def _in_order(path: Path, moments: list[float]) -> None:

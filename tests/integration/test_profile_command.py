@@ -7,7 +7,7 @@ import json
 import pytest
 
 from dgsf import cli
-from dgsf.core.perfmodel import predict
+from dgsf.core.perfmodel import predict, slowdowns
 from dgsf.sim.recordings import load_recording
 
 pytestmark = pytest.mark.timeout(300)
@@ -66,7 +66,10 @@ def test_the_command_shows_and_saves(run) -> None:
         assert words in out
     stored = json.loads(run.file.with_suffix(".profiles.json").read_text())
     assert stored["asks"][0][0] == 0
-    assert predict(load_recording(commands)).sync_points == 2
+    recording = load_recording(commands)
+    assert predict(recording).sync_points == 2
+    assert recording.link is not None
+    assert f"{slowdowns(recording, recording.link)[1]:.2f} x (" in out
 
 
 @pytest.mark.parametrize("name", ["plain", "by_cuda"])
@@ -76,6 +79,9 @@ def test_plain_functions_and_those_that_say_cuda_are_profiled_too(run, name: str
     document = json.loads(out)
     assert document["function"] == name and document["sync_points"] == 1
     assert [trip for trip, _ in document["slowdowns"]] == [5, 50, 1000]
+    assert document["spread"]["repeats"] == 2
+    for (_, ratio), (_, least, most) in zip(document["slowdowns"], document["spread"]["slowdowns"], strict=True):
+        assert least <= ratio <= most
 
 
 @pytest.mark.parametrize(
@@ -83,6 +89,7 @@ def test_plain_functions_and_those_that_say_cuda_are_profiled_too(run, name: str
     [
         ("idle", (), 2, "idle did not touch a device"),
         ("asks", ("--tims", "3"), 2, "unexpected keyword argument 'tims'"),
+        ("asks", ("--times",), 2, "--times has no value and is not a bool"),
         ("nothing", (), 2, "has no function 'nothing'"),
         ("raises", (), 1, "raises raised ValueError: not today"),
     ],

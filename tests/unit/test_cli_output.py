@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 from datetime import UTC, datetime, timedelta
@@ -97,6 +98,18 @@ def test_arguments_are_json_or_text():
     for wrong in (["--x", "1", "--x", "2"], ["--not an identifier", "1"]):
         with pytest.raises(UsageError):
             parse_arguments(wrong)
+
+
+def test_a_forgotten_value_is_not_taken_for_true():
+    def function(n: int = 1, verbose: bool = False, maybe: bool | None = None, loud=True, anything=None): ...
+
+    signature = inspect.signature(function)
+    for name in ("verbose", "maybe", "loud"):
+        assert parse_arguments([f"--{name}"], signature) == ([], {name: True})
+    for name in ("n", "anything"):
+        with pytest.raises(UsageError, match=f"--{name} has no value and is not a bool"):
+            parse_arguments([f"--{name}", "--verbose"], signature)
+    assert parse_arguments(["--anything", "true"], signature) == ([], {"anything": True})
 
 
 def test_since_is_a_span_or_a_date():

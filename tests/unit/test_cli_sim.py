@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 
 import pytest
 
 from dgsf import cli
+from dgsf.core.perfmodel import Command, Link, Recording, slowdowns
+from dgsf.sim.recordings import save_recording
+from dgsf.sim.traces import COLUMNS
 
 
 @pytest.fixture
@@ -71,6 +75,18 @@ def test_a_recording_slows_the_calls_down(sim, tmp_path):
     assert "attach near: over the fabric it would take 2.00 x native: 10 sync points" in err
 
 
+def test_a_recording_with_its_link_says_what_its_profile_said(sim, tmp_path):
+    link = Link(bytes_per_us=900.0, command_us=1.0, sync_us=400.0)
+    recording = Recording((Command(500.0), Command(100.0, down_bytes=4, sync=True)), link)
+    save_recording(tmp_path / "r.jsonl", recording)
+    _, _, err = sim("--recording", str(tmp_path / "r.jsonl"), "--round-trip-us", "50")
+    (ratio,) = slowdowns(recording, link, [50.0])
+    assert f"attach near: over the fabric it would take {ratio:.2f} x native" in err
+    assert "as measured with the recording, 400 µs per answer" in err
+    save_recording(tmp_path / "r.jsonl", Recording(recording.commands))
+    assert "not counted, the recording does not say" in sim("--recording", str(tmp_path / "r.jsonl"))[2]
+
+
 def test_pictures_and_a_page_are_written(sim, tmp_path):
     pytest.importorskip("matplotlib")
     code, _, _ = sim("--plot", str(tmp_path / "a.png"), "--html", str(tmp_path / "a.html"), "--policy", "fgd")
@@ -78,6 +94,42 @@ def test_pictures_and_a_page_are_written(sim, tmp_path):
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
     page = (tmp_path / "a.html").read_text()
     assert "<table>" in page and "data:image/png;base64," in page and 'src="http' not in page
+
+
+def assumed(page: str) -> dict[str, str]:
+    return dict(re.findall(r"<dt>([^<]*)</dt><dd>([^<]*)</dd>", page))
+
+
+def test_the_page_says_what_was_really_used(sim, tmp_path):
+    pytest.importorskip("matplotlib")
+    page = tmp_path / "a.html"
+    sim("--html", str(page), "--policy", "dgsf,fgd", "--arrivals", "poisson")
+    told = assumed(page.read_text())
+    assert (told["policies"], told["calls"], told["duty"], told["moves"]) == ("dgsf, fgd", "200", "0", "no")
+    assert told["mtbf_h"] == "no device fails"
+    assert told["idle_s"] == "60" and told["fair"] == "yes" and told["rate"] == "20"
+    assert not {"trace_file", "speedup", "burst", "attach", "move_copy_s", "mttr_s"} & set(told)
+    assert "None" not in told.values()
+
+
+def test_the_page_of_a_trace_names_its_file_and_what_moves(sim, tmp_path):
+    pytest.importorskip("matplotlib")
+    file, page = tmp_path / "fractional_tenants.csv", tmp_path / "a.html"
+    file.write_text("name,tenant,arrival_s,duration_s,gpu_percent\na,t0,0,10,50\nb,t1,1,10,50\n")
+    sim("--html", str(page), "--arrivals", "tenants", "--traces", str(tmp_path), "--moves", "30")
+    told = assumed(page.read_text())
+    assert (told["trace_file"], told["calls"], told["idle_s"]) == (str(file), "2", "0")
+    assert (told["moves"], told["moves: per_hour"]) == ("yes", "30")
+    assert "rate" not in told and "share" not in told
+
+
+def test_pictures_have_the_format_of_their_name(sim, tmp_path):
+    pytest.importorskip("matplotlib")
+    for name, start in (("a.svg", b"<?xml"), ("a.PDF", b"%PDF")):
+        assert sim("--plot", str(tmp_path / name))[0] == 0
+        assert (tmp_path / name).read_bytes().startswith(start)
+    code, _, err = sim("--plot", str(tmp_path / "x.txt"))
+    assert code == 2 and "x.txt: a picture's name ends with .png, .svg, .pdf" in err
 
 
 def test_a_picture_that_cannot_be_written_is_told(sim):
@@ -106,7 +158,9 @@ def test_without_matplotlib_the_way_out_is_told(sim, monkeypatch, tmp_path):
         (["--run-s", "inf"], "finite"),
         (["--seeds", "0"], "--seeds"),
         (["--recording", "/nowhere.jsonl"], "cannot be read"),
-        (["--arrivals", "azure", "--speedup", "0", "--trace-file", __file__], "error"),
+        (["--arrivals", "azure", "--speedup", "0"], "--speedup"),
+        (["--arrivals", "azure", "--trace-file", __file__], "no column 'TIMESTAMP'"),
+        (["--calls", "0"], "--calls"),
     ],
 )
 def test_bad_values_are_one_clear_line(sim, words, hint):
@@ -114,3 +168,57 @@ def test_bad_values_are_one_clear_line(sim, words, hint):
     assert code == 2
     assert hint in err
     assert "Traceback" not in err
+
+
+def test_a_file_of_ones_own_is_used_and_its_kind_is_known_by_its_columns(sim, tmp_path):
+    file = tmp_path / "mine.csv"
+    file.write_text("name,tenant,arrival_s,duration_s,gpu_percent\na,t0,0,10,50\nb,t1,1,10,50\n")
+    code, out, _ = sim("--trace-file", str(file))
+    assert code == 0 and "tenants on T4:8: 2 calls" in out
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (["--trace-file", "/nowhere/mine.csv"], "--trace-file /nowhere/mine.csv: there is no such file"),
+        (["--trace-file", "/nowhere/mine.csv", "--arrivals", "openb"], "/nowhere/mine.csv: there is no such file"),
+        (["--trace-file", __file__], "gpu_percent"),
+        (["--trace-file", __file__, "--arrivals", "poisson"], "--trace-file would be ignored"),
+        (["--trace-file", __file__, "--arrivals", "openb", "--traces", "/nowhere"], "--traces would be ignored"),
+        (["--speedup", "2"], "--speedup would be ignored"),
+        (["--durations"], "--arrivals openb or tenants"),
+        (["--arrivals", "azure", "--rate", "3"], "--rate would be ignored"),
+        (["--arrivals", "poisson", "--burst", "3"], "--burst would be ignored"),
+        (["--round-trip-us", "3"], "--recording FILE"),
+        (["--move-pause-s", "3"], "--moves above 0"),
+        (["--mttr-s", "3"], "--mtbf-h above 0"),
+        (["--against-exclusive", "--policy", "fgd,best_fit"], "just one"),
+    ],
+)
+def test_what_would_be_ignored_is_refused_by_name(sim, words, hint):
+    code, _, err = sim(*words)
+    assert code == 2
+    assert hint in err
+    assert "Traceback" not in err
+
+
+def test_the_help_names_every_column_of_every_kind(sim):
+    _, out, _ = sim("--help")
+    for kind, columns in COLUMNS.items():
+        assert all(word in out for word in (kind, *columns))
+
+
+def test_an_empty_recording_is_refused(sim, tmp_path):
+    file = tmp_path / "empty.jsonl"
+    file.touch()
+    code, _, err = sim("--recording", str(file))
+    assert code == 2
+    assert f"{file}: has no device commands" in err
+
+
+def test_calls_that_do_not_disturb_each_other_can_be_compared_with_exclusive_devices(sim):
+    words = ("--against-exclusive", "--rate", "10", "--json")
+    free, stated, default = (
+        sim(*words, *more)[1] for more in (("--interference", "0"), ("--interference", "0.05"), ())
+    )
+    assert stated == default != free

@@ -103,3 +103,16 @@ def test_a_missing_file_is_one_clear_error(tmp_path):
 def test_an_impossible_link_is_refused(wrong):
     with pytest.raises(ValueError, match=r"must be|needs"):
         Link(**wrong)
+
+
+def test_a_recording_keeps_the_link_that_it_had(tmp_path):
+    for link in (
+        Link(bytes_per_us=900.0, command_us=2.5, sync_us=400.0, serve_us=3.0, hold_us=50.0),
+        Link(sync_us=1.0),
+    ):
+        recording = Recording((Command(5.0), Command(1.0, sync=True)), link)
+        save_recording(tmp_path / "r.jsonl", recording)
+        assert load_recording(tmp_path / "r.jsonl") == recording
+    (tmp_path / "bad.jsonl").write_text('{"link": {"sync_us": -1}}\n{"kernel_us": 5}\n')
+    with pytest.raises(TraceError, match=r"bad\.jsonl: line 1: not a link: .*sync_us"):
+        load_recording(tmp_path / "bad.jsonl")

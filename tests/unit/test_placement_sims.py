@@ -169,3 +169,17 @@ def test_a_wrong_table_of_speeds_is_named(tmp_path, text, told):
     path.write_text(text)
     with pytest.raises(TraceError, match=told):
         gavel.read_speeds(path)
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        openb.read_nodes,
+        openb.read_tasks,
+        lambda folder: tenants.read_tasks(folder / tenants.TASKS_FILE),
+        lambda folder: gavel.read_speeds(folder / gavel.TABLE_FILE),
+    ],
+)
+def test_a_missing_published_trace_says_which_folder_to_set(tmp_path, read):
+    with pytest.raises(TraceError, match=r"there is no such trace; set DGSF_TRACES .* to the folder that has it"):
+        read(tmp_path)

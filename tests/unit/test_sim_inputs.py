@@ -7,7 +7,7 @@ import pytest
 from dgsf.errors import TraceError, UsageError
 from dgsf.sim.pools import load_pool, parse_pool
 from dgsf.sim.synthetic import Synthetic, draw
-from dgsf.sim.traces import read_trace
+from dgsf.sim.traces import COLUMNS, kind_of, read_trace
 from dgsf.sim.workload import FunctionSpec, Workload
 
 
@@ -121,10 +121,10 @@ def test_tenants_have_parts_of_a_device(tmp_path):
 @pytest.mark.parametrize(
     ("name", "text", "hint"),
     [
-        ("genai", GENAI + "yesterday,1,G,M\n", r"line 2, column 1 'gmt_create'"),
+        ("genai", GENAI + "yesterday,1,G,M\n", r"line 2, column 1 'gmt_create': 'yesterday' is not a date and time"),
         ("genai", GENAI + "2024-01-02,1,G,M\n2024-01-01,1,G,M\n", r"line 3: is earlier"),
         ("genai", GENAI, "has no calls"),
-        ("azure", AZURE + "2024-01-01,many,1\n", r"line 2, column 2 'ContextTokens'"),
+        ("azure", AZURE + "2024-01-01,many,1\n", r"line 2, column 2 'ContextTokens': 'many' is not a whole number"),
         ("azure", "TIMESTAMP\n", r"line 1: no column 'ContextTokens'"),
         ("openb", OPENB + "a,4000,100,1,4600,,LS,0,10\n", r"line 2, column 5 'gpu_milli'"),
         ("tenants", TENANTS + "a,t,5,10\n", r"line 2: 4 cells"),
@@ -138,3 +138,18 @@ def test_a_malformed_trace_names_file_line_and_column(tmp_path, name, text, hint
 def test_a_missing_trace_says_where_to_set_the_folder(tmp_path):
     with pytest.raises(TraceError, match="DGSF_TRACES"):
         read_trace("genai", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("kind", "header"), [("genai", GENAI), ("azure", AZURE), ("openb", OPENB), ("tenants", TENANTS)]
+)
+def test_a_file_says_by_its_columns_which_kind_it_is(tmp_path, kind, header):
+    assert kind_of(written(tmp_path, "more," + header)) == kind
+
+
+def test_a_file_of_two_kinds_or_none_is_told(tmp_path):
+    with pytest.raises(TraceError, match="openb and tenants; say which it is with --arrivals"):
+        kind_of(written(tmp_path, OPENB.strip() + "," + TENANTS))
+    with pytest.raises(TraceError, match=r"trace\.csv: line 1: no kind of trace") as caught:
+        kind_of(written(tmp_path, "when,what\n"))
+    assert all(name in str(caught.value) for columns in COLUMNS.values() for name in columns)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dgsf.errors import TraceError, UsageError
-from dgsf.sim.tracefiles import number, optional_text, read_rows, text, whole
+from dgsf.sim.tracefiles import header_of, moment, number, optional_text, read_rows, text, whole
 
 COLUMNS = {"name": text, "cpu": whole(), "share": number(0, 1), "note": optional_text}
 GOOD = "cpu,name,share,note,more\n4,a,0.5,,x\n\n8,b,1,hi,y\n"
@@ -29,8 +29,10 @@ def test_rows_come_as_read_in_any_column_order(tmp_path):
     ("content", "parts"),
     [
         ("", ["line 1", "header"]),
-        ("name,cpu,note\n", ["line 1", "no column 'share'"]),
-        (GOOD + "four,c,1,,\n", ["line 5", "column 1 'cpu'", "'four'"]),
+        ("name,cpu,note\n", ["line 1", "no column 'share'", "wanted are name, cpu, share, note"]),
+        ("note\n", ["line 1", "no column 'name', 'cpu', 'share'", "the header has: note"]),
+        (GOOD + "four,c,1,,\n", ["line 5", "column 1 'cpu'", "'four' is not a whole number"]),
+        (GOOD + "4,c,half,,\n", ["line 5", "column 3 'share'", "'half' is not a number"]),
         (GOOD + "-4,c,1,,\n", ["line 5", "column 1 'cpu'", "from 0 to"]),
         (GOOD + "4,c,nan,,\n", ["line 5", "column 3 'share'", "'nan'"]),
         (GOOD + "4,c,1.5,,\n", ["line 5", "column 3 'share'", "from 0 to 1"]),
@@ -51,3 +53,16 @@ def test_a_wrong_cell_is_named(tmp_path, content, parts):
 def test_a_missing_file_is_a_usage_error(tmp_path):
     with pytest.raises(UsageError, match=r"nothing\.csv: cannot be read"):
         list(read_rows(tmp_path / "nothing.csv", COLUMNS))
+
+
+def test_the_mark_that_spreadsheets_begin_with_is_skipped(tmp_path):
+    file = _file(tmp_path, b"\xef\xbb\xbfname,cpu,share,note\na,4,1,\n")
+    assert list(read_rows(file, COLUMNS)) == [{"name": "a", "cpu": 4, "share": 1.0, "note": ""}]
+    assert header_of(file)[0] == "name"
+
+
+def test_moments_keep_their_zone_and_may_have_many_digits():
+    assert moment("1970-01-01T01:00:00.1234567+01:00") == pytest.approx(0.123456)
+    assert moment("1970-01-01 00:00:05.9799600") == pytest.approx(5.97996)
+    with pytest.raises(ValueError, match="is not a date and time such as"):
+        moment("yesterday")

@@ -1,0 +1,81 @@
+"""Repeats of a profiled program: the typical one is chosen, and how far they lie apart is told."""
+
+from __future__ import annotations
+
+import io
+import sys
+
+import pytest
+
+from dgsf.cli.profile import _progress
+from dgsf.core.perfmodel import Link
+from dgsf.remoting.breakdown import breakdown
+from dgsf.remoting.guest.recording import Event, Took
+from dgsf.remoting.profiling import Run
+from dgsf.remoting.repeats import is_noisy, typical, without_noting
+
+LINK = Link(command_us=2, bytes_per_us=1000, sync_us=20)
+US = 1000  # nanoseconds
+
+
+def run(total_us: int, device_us: float = 900) -> Run:
+    """One call that the device works on, then one download."""
+    events = [
+        Event("aten::mm", 0, 10 * US, 1, 40, 0, False),
+        Event("download", 10 * US, total_us * US, 0, 10, 4, True),
+    ]
+    return Run(events, 0, total_us * US, {1: Took(device_us, 1.0)}, None)
+
+
+def test_one_disturbed_run_does_not_decide():
+    quiet = [run(1000), run(1010), run(990), run(1005)]
+    runs = without_noting([*quiet, run(3000)], [995, 1000, 985, 1000, 990])
+    chosen, spread = typical(runs, LINK)
+    assert chosen.total_us in (1000, 1005, 1010)
+    assert (spread.repeats, spread.shortest_us, spread.longest_us) == (5, 990, 3000)
+    assert spread.slowdowns[1][1] < 1.2 and spread.slowdowns[1][2] > 3
+
+
+def test_unnoted_runs_that_were_disturbed_do_not_slow_the_typical_one():
+    runs = without_noting([run(1000), run(1000), run(1000)], [1900, 1800, 1950])
+    assert [each.bare_us for each in runs] == [1000, 1000, 1000]
+    assert breakdown(typical(runs, LINK)[0], LINK).slowdowns[1][1] < 1.2
+
+
+def test_what_noting_costs_is_taken_off_every_run():
+    runs = without_noting([run(1000), run(1100), run(1200)], [950, 1060, 1100])
+    assert [each.bare_us for each in runs] == [950, 1050, 1150]
+    assert runs[0].noting_us == pytest.approx(25)
+
+
+@pytest.mark.parametrize(
+    ("ratios", "noisy"),
+    [
+        ([1.3], False),
+        ([1.01, 1.94], True),
+        ([1.0, 1.01, 1.02, 1.02, 1.94], False),  # one of five
+        ([1.0, 1.01, 1.05, 1.15, 1.2], True),  # on both sides of what may be chosen
+        ([2.0, 2.1, 2.3, 2.4, 2.4], False),
+        ([2.0, 2.1, 2.3, 2.9, 3.4], True),
+    ],
+)
+def test_a_verdict_is_noisy_if_the_middle_half_disagrees(ratios, noisy):
+    assert is_noisy(ratios) is noisy
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_terminal_sees_which_call_of_how_many_runs(monkeypatch):
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    with _progress(3) as tell:
+        for _ in range(3):
+            tell()
+    written = sys.stderr.getvalue()
+    assert [f"call {number} of 3" in written for number in (1, 2, 3, 4)] == [True, True, True, False]
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    with _progress(3) as tell:
+        tell()
+    assert not sys.stderr.getvalue()
