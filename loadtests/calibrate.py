@@ -23,6 +23,7 @@ from dgsf.remoting.guest.attach import bind
 from dgsf.remoting.guest.probe import Typical, measure_link
 from dgsf.remoting.guest.session_stream import SessionStream
 from dgsf.remoting.profiling import Run, profiler
+from dgsf.remoting.repeats import without_noting
 from functions.models.recurrent import LstmClassifier
 from functions.models.transformer import Gpt
 from functions.workloads import bert_qa, ct_scan, face_identification, kmeans
@@ -125,8 +126,7 @@ class Calibration:
             made = stack.enter_context(profiler("", 1, MEMORY, *way))
             step, link = _warm(program, made.device), made.measure_link(self._typical)
             runs = [(made.run(step), made.bare_us(step)) for _ in range(self._repeats)]
-            bare_us = self._typical([bare for _, bare in runs])
-            return link, [replace(run, bare_us=bare_us) for run, _ in runs]
+            return link, without_noting([run for run, _ in runs], [bare for _, bare in runs])
 
     def _measure(self, program: Program, delay_ms: float) -> tuple[Link, float]:
         """The link, and the program's time over it."""

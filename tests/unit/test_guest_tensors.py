@@ -266,3 +266,15 @@ def test_views_of_ordinary_tensors_in_inference_mode(view, learned, device):
     with torch.inference_mode():
         there.detach().add_(1)
         assert there.t()[0].tolist() == [1.0, 4.0]
+
+
+@pytest.mark.filterwarnings("ignore:.*nested tensors:UserWarning")  # torch's own, on the CPU
+def test_an_encoder_takes_a_mask_of_padding_without_nested_tensors(device):
+    torch.manual_seed(0)
+    layer = torch.nn.TransformerEncoderLayer(16, 2, 32, batch_first=True)
+    encoder = torch.nn.TransformerEncoder(layer, 2).eval()
+    words, padding = torch.randn(3, 5, 16), torch.arange(5)[None] >= torch.tensor([5, 3, 2])[:, None]
+    with torch.no_grad():
+        expected = encoder(words, src_key_padding_mask=padding)
+        found = encoder.to(device)(words.to(device), src_key_padding_mask=padding.to(device)).cpu()
+    torch.testing.assert_close(found[~padding], expected[~padding])

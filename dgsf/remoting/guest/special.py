@@ -36,6 +36,12 @@ def _again(plan: Plan, args: Any, kwargs: Any) -> Any:
     return again(args[0])
 
 
+@_special("_nested_tensor_from_mask_left_aligned")
+def _no_nesting(plan: Plan, args: Any, kwargs: Any) -> bool:
+    """Nested tensors cannot live on the device: torch's encoder then goes its plain way, over padding too."""
+    return False
+
+
 @_special("_to_copy")
 def _to_copy(plan: Plan, args: Any, kwargs: Any) -> Any:
     return to_copy(send, plan, args, kwargs)
