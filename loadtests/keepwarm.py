@@ -21,6 +21,7 @@ from dgsf.sim.traces import read_trace
 from dgsf.sim.warmbound import fewest_cold
 from dgsf.sim.warmpool import Count, Keeper, WarmCall, WarmPool, replay
 from dgsf.sim.warmrules import FixedIdle, GreedyDual, Histogram, LeastRecent, Ours
+from loadtests.progress import doing
 
 FIXED_S = 60.0
 LEARN = 0.3  # of the calls
@@ -183,6 +184,11 @@ def overview(setting: Setting) -> Row:
     }
 
 
+def _overview(calls: Sequence[WarmCall], slots: int, load_s: float) -> Row:
+    with doing(f"{slots} slots, loads of {load_s:g} s"):
+        return overview(Setting(calls, slots, load_s))
+
+
 @click.command()
 @click.option("--slots", type=click.IntRange(1), help="instances that one device holds")
 @click.option("--load-s", type=click.FloatRange(0), help="seconds to load a model")
@@ -193,9 +199,11 @@ def command(slots: int | None, load_s: float | None, as_json: bool) -> None:
     names = [trace.functions[index].name for index in trace.function]
     calls = list(zip(trace.arrival_s, names, trace.run_s, strict=True))
     if slots is None and load_s is None:
-        rows = [overview(Setting(calls, held, load)) for held in SLOTS for load in LOADS_S]
+        rows = [_overview(calls, held, load) for held in SLOTS for load in LOADS_S]
     else:
-        rows = compare(Setting(calls, slots or 4, 30.0 if load_s is None else load_s))
+        setting = Setting(calls, slots or 4, 30.0 if load_s is None else load_s)
+        with doing(f"all rules, {setting.slots} slots, loads of {setting.load_s:g} s"):
+            rows = compare(setting)
     if as_json:
         show_json(rows)
     else:
