@@ -6,8 +6,7 @@ slices, the shares of each owner are first rounded up to what slices can add up 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import cache
+from collections.abc import Iterable, Sequence
 
 from dgsf.core.placement.holdings import Slicing
 from dgsf.core.placement.model import WHOLE
@@ -35,6 +34,7 @@ def levels(needed: Sequence[int]) -> tuple[int, ...]:
 
 
 def _shares(tasks: Sequence[Interval], pieces: Pieces) -> list[int]:
+    """The shares in use in each piece."""
     total = [0] * len(pieces)
     for (first, last), (_, _, share) in zip(pieces.ranges, tasks, strict=True):
         for piece in range(first, last):
@@ -43,19 +43,29 @@ def _shares(tasks: Sequence[Interval], pieces: Pieces) -> list[int]:
 
 
 def _slices(tasks: Sequence[Interval], pieces: Pieces, slicing: Slicing) -> list[int]:
-    sizes = sorted(set(slicing.sizes))
-
-    @cache
-    def least(share: int) -> int:
-        """The least sum of slices that holds this share."""
-        return min(size + least(share - size) for size in sizes) if share > 0 else 0
-
+    """The same, of each owner rounded up."""
+    asked: dict[str, list[int]] = {owner: [0] * len(pieces) for owner in slicing.owners}
+    for (first, last), (_, _, share), owner in zip(pieces.ranges, tasks, slicing.owners, strict=True):
+        of_owner = asked[owner]
+        for piece in range(first, last):
+            of_owner[piece] += share
+    sums = _sums(set(slicing.sizes), max(map(max, asked.values()), default=0) + max(slicing.sizes, default=0))
     total = [0] * len(pieces)
-    for owner in dict.fromkeys(slicing.owners):
-        of_owner = [0] * len(pieces)
-        for (first, last), (_, _, share), whose in zip(pieces.ranges, tasks, slicing.owners, strict=True):
-            if whose == owner:
-                for piece in range(first, last):
-                    of_owner[piece] += share
-        total = [one + least(share) for one, share in zip(total, of_owner, strict=True)]
+    for of_owner in asked.values():
+        for piece, share in enumerate(of_owner):
+            if share:
+                larger = sums >> share
+                total[piece] += share + (larger & -larger).bit_length() - 1
     return total
+
+
+def _sums(sizes: Iterable[int], most: int) -> int:
+    """What slices of these sizes can add up to, as bits up to about this."""
+    sums = 1
+    for size in sizes:
+        times = size
+        while times <= most:  # so many copies, and twice as many
+            sums |= sums << times
+            times *= 2
+        sums &= (2 << most) - 1
+    return sums
