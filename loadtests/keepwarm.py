@@ -1,10 +1,10 @@
 """Keep-warm rules on the GenAI trace: cold starts beside a fixed idle time of 60 s, at no more resident GPU-seconds.
 
-`python -m loadtests.keepwarm` prints ours and the best possible for many assumptions, `--slots 4 --load-s 30` all rules
-for one.  Counted are the whole trace and, apart, the calls after its first 30 %: rules with a parameter are fitted on
-those, and so were ours' constants.  Ours learns as it goes, and its budget is what the fixed idle time has spent so
-far, replayed beside it.  If calls may wait for a busy instance, they may in both.  "Best possible" knows all calls
-and chooses which instances to keep, but loads none ahead (`dgsf.sim.warmbound`).
+`python -m loadtests.keepwarm` prints ours and the best possible for many assumptions (ten minutes of processor time and
+more), `--slots 4 --load-s 30` all rules for one.  Counted are the whole trace and, apart, the calls after its first
+30 %: rules with a parameter are fitted on those, and so were ours' constants.  Ours learns as it goes, and its budget is
+what the fixed idle time has spent so far, replayed beside it.  If calls may wait for a busy instance, they may in both.
+"Best possible" knows all calls and chooses which instances to keep, but loads none ahead (`dgsf.sim.warmbound`).
 """
 
 from __future__ import annotations
@@ -194,7 +194,10 @@ def _overview(calls: Sequence[WarmCall], slots: int, load_s: float) -> Row:
 @click.option("--load-s", type=click.FloatRange(0), help="seconds to load a model")
 @json_option
 def command(slots: int | None, load_s: float | None, as_json: bool) -> None:
-    """Compare keep-warm rules under one assumption, or ours with the best possible under many."""
+    """Compare keep-warm rules under one assumption, or ours with the best possible under many.
+
+    Under many (neither option given) it takes ten minutes of processor time and more.
+    """
     trace = read_trace("genai", load_settings().traces)
     names = [trace.functions[index].name for index in trace.function]
     calls = list(zip(trace.arrival_s, names, trace.run_s, strict=True))

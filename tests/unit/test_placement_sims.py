@@ -124,6 +124,7 @@ def test_a_plan_packs_what_fits_together():
     assert cost == pytest.approx(20)
     assert {gpus[0], gpus[1]} == {gpus[2], gpus[3]} and gpus[0] != gpus[1]
     assert plan([]) == ([], 0.0)
+    assert plan([(1, 1, 500)]) == plan([(1, 1, 500)], Slicing("a", [570])) == ([0], 0.0)
 
 
 def test_a_plan_lets_tasks_of_one_owner_share_a_slice_and_no_others():

@@ -49,7 +49,8 @@ def _slices(tasks: Sequence[Interval], pieces: Pieces, slicing: Slicing) -> list
         of_owner = asked[owner]
         for piece in range(first, last):
             of_owner[piece] += share
-    sums = _sums(set(slicing.sizes), max(map(max, asked.values()), default=0) + max(slicing.sizes, default=0))
+    most = max((share for of_owner in asked.values() for share in of_owner), default=0)
+    sums = _sums(set(slicing.sizes), most + max(slicing.sizes, default=0))
     total = [0] * len(pieces)
     for of_owner in asked.values():
         for piece, share in enumerate(of_owner):
