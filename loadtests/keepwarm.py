@@ -2,7 +2,7 @@
 
 `python -m loadtests.keepwarm` prints ours and the best possible for many assumptions (ten minutes of processor time and
 more), `--slots 4 --load-s 30` all rules for one.  Counted are the whole trace and, apart, the calls after its first
-30 %: rules with a parameter are fitted on those, and so were ours' constants.  Ours learns as it goes, and its budget is
+30 %: rules with a parameter are fitted on those, and so were ours' constants.  Ours learns as it goes; its budget is
 what the fixed idle time has spent so far, replayed beside it.  If calls may wait for a busy instance, they may in both.
 "Best possible" knows all calls and chooses which instances to keep, but loads none ahead (`dgsf.sim.warmbound`).
 """
