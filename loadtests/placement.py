@@ -7,6 +7,7 @@ tables.  Times are processor time, so that a busy machine disturbs them little.
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import Random
@@ -128,7 +129,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         _show(chosen, load_settings().traces)
     except DgsfError as error:
-        console.print(str(error), markup=False)
+        print(error, file=sys.stderr)
         return 1
     return 0
 

@@ -23,7 +23,7 @@ def test_no_seeds_are_refused(capsys):
 def test_without_traces_the_error_names_the_file(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("DGSF_TRACES", str(tmp_path))
     assert placement.main(["--only", "rate"]) == 1
-    assert str(tmp_path) in capsys.readouterr().out.replace("\n", "")
+    assert str(tmp_path) in capsys.readouterr().err
 
 
 def test_what_is_being_done_is_said_on_stderr(capsys):
