@@ -15,7 +15,7 @@ from dgsf.core.placement.holdings import Holding, Slicing
 from dgsf.core.placement.pieces import Interval
 from dgsf.core.placement.sidebyside import SAME, Groups, SideBySide
 
-WIDTH = 16  # plans side by side
+WIDTH = 12  # plans side by side
 LARGE = 250  # tasks: more are planned step by step
 STEP = 40
 LENGTH_COUNTS = (300, 1200)  # thousandths, added to a share: the more, the more a task's length decides its turn

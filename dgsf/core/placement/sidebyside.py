@@ -77,14 +77,15 @@ class SideBySide:
                 if here is None:
                     here = seen[holding] = self._ways_here(holding, task)
                 ways, new, added = here
+                if not ways:
+                    continue
                 more = new & enough
                 promised = least + length(more) if more else least
-                if promised < below and ways:
-                    others = mark - holding.mark
+                if promised < below:
+                    pays, others = paid + added, mark - holding.mark
                     for after, grown, place in ways:
-                        changed = others + after
                         found.append(
-                            (promised, paid + added, reserved + grown, len(found), changed, plan, gpu, place, new)
+                            (promised, pays, reserved + grown, len(found), others + after, plan, gpu, place, new)
                         )
         return found
 
