@@ -1,10 +1,10 @@
 """Keep-warm rules on the GenAI trace: cold starts beside a fixed idle time of 60 s, at no more resident GPU-seconds.
 
-`python -m loadtests.keepwarm` prints ours and the best possible for many assumptions, `--slots 4 --load-s 30` all rules
-for one.  Counted are the whole trace and, apart, the calls after its first 30 %: rules with a parameter are fitted on
-those, and so were ours' constants.  Ours learns as it goes, and its budget is what the fixed idle time has spent so
-far, replayed beside it.  If calls may wait for a busy instance, they may in both.  "Best possible" knows all calls
-and chooses which instances to keep, but loads none ahead (`dgsf.sim.warmbound`).
+`python -m loadtests.keepwarm` prints ours and the best possible for many assumptions (ten minutes of processor time and
+more), `--slots 4 --load-s 30` all rules for one.  Counted are the whole trace and, apart, the calls after its first
+30 %: rules with a parameter are fitted on those, and so were ours' constants.  Ours learns as it goes; its budget is
+what the fixed idle time has spent so far, replayed beside it.  If calls may wait for a busy instance, they may in both.
+"Best possible" knows all calls and chooses which instances to keep, but loads none ahead (`dgsf.sim.warmbound`).
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from dgsf.sim.traces import read_trace
 from dgsf.sim.warmbound import fewest_cold
 from dgsf.sim.warmpool import Count, Keeper, WarmCall, WarmPool, replay
 from dgsf.sim.warmrules import FixedIdle, GreedyDual, Histogram, LeastRecent, Ours
+from loadtests.progress import doing
 
 FIXED_S = 60.0
 LEARN = 0.3  # of the calls
@@ -183,19 +184,29 @@ def overview(setting: Setting) -> Row:
     }
 
 
+def _overview(calls: Sequence[WarmCall], slots: int, load_s: float) -> Row:
+    with doing(f"{slots} slots, loads of {load_s:g} s"):
+        return overview(Setting(calls, slots, load_s))
+
+
 @click.command()
 @click.option("--slots", type=click.IntRange(1), help="instances that one device holds")
 @click.option("--load-s", type=click.FloatRange(0), help="seconds to load a model")
 @json_option
 def command(slots: int | None, load_s: float | None, as_json: bool) -> None:
-    """Compare keep-warm rules under one assumption, or ours with the best possible under many."""
+    """Compare keep-warm rules under one assumption, or ours with the best possible under many.
+
+    Under many (neither option given) it takes ten minutes of processor time and more.
+    """
     trace = read_trace("genai", load_settings().traces)
     names = [trace.functions[index].name for index in trace.function]
     calls = list(zip(trace.arrival_s, names, trace.run_s, strict=True))
     if slots is None and load_s is None:
-        rows = [overview(Setting(calls, held, load)) for held in SLOTS for load in LOADS_S]
+        rows = [_overview(calls, held, load) for held in SLOTS for load in LOADS_S]
     else:
-        rows = compare(Setting(calls, slots or 4, 30.0 if load_s is None else load_s))
+        setting = Setting(calls, slots or 4, 30.0 if load_s is None else load_s)
+        with doing(f"all rules, {setting.slots} slots, loads of {setting.load_s:g} s"):
+            rows = compare(setting)
     if as_json:
         show_json(rows)
     else:

@@ -1,12 +1,13 @@
-"""The placement tables: `python -m loadtests.placement [--seeds 10] [--only openb,default,rate,...]`.
+"""The placement tables: every policy over the public traces (folder: DGSF_TRACES), beside the published figure or goal.
 
-Reads the public traces (DGSF_TRACES), runs every policy over them and prints what came out beside the published
-figure or the goal.  Times are processor time, so that a busy machine disturbs them little.
+`python -m loadtests.placement` takes a quarter of an hour and more, most of it the solver's; `--only openb,rate` picks
+tables.  Times are processor time, so that a busy machine disturbs them little.
 """
 
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import Random
@@ -22,6 +23,7 @@ from dgsf.errors import DgsfError
 from dgsf.sim import gavel, openb
 from loadtests import placement_default, placement_hours, placement_optimum
 from loadtests.placement_tables import console, table
+from loadtests.progress import doing
 
 OPENB: list[tuple[str, Callable[[Workload], Policy], str]] = [
     ("random", lambda _: RandomFit(), "13.70 ± 0.4"),
@@ -36,6 +38,16 @@ OPENB: list[tuple[str, Callable[[Workload], Policy], str]] = [
 ]
 MIXES = ({"k80": 12, "p100": 12, "v100": 12}, {"k80": 20, "p100": 10, "v100": 6}, {"k80": 6, "p100": 10, "v100": 20})
 LOADS = (0.3, 0.5, 0.7, 0.9)
+TABLES = {
+    "openb": "GPUs left unallocated",
+    "default": "the default policy beside all others",
+    "rate": "placements per second",
+    "hours": "GPU hours of the tenants, never moving and moving",
+    "size": "how many tasks the solver can prove: half an hour and more, not among the usual",
+    "optimum": "plans beside the proved optimum",
+    "gavel": "completion times on mixed pools",
+}
+USUAL = tuple(name for name in TABLES if name != "size")
 
 
 def show_openb(folder: Path, seeds: int) -> None:
@@ -45,7 +57,7 @@ def show_openb(folder: Path, seeds: int) -> None:
     )
     found: dict[str, list[float]] = {}
     for name, policy, goal in OPENB:
-        with console.status(f"openb, {name}"):
+        with doing(f"openb, {name}, {seeds} seeds"):
             runs = [openb.fill(nodes, tasks, policy, seed) for seed in range(1, seeds + 1)]
         figures = found[name] = [run.unallocated for run in runs]
         spread = stdev(figures) if seeds > 1 else 0.0
@@ -60,7 +72,7 @@ def show_rate(folder: Path) -> None:
     nodes, tasks = openb.read_nodes(folder), openb.read_tasks(folder)
     shown = table("placements per second, first 5,000 arrivals", "policy", "6212 GPUs", "62120 GPUs", "time ratio")
     for name, policy in (("fgd", Fgd), ("dgsf", Dgsf)):
-        with console.status(f"rate, {name}"):
+        with doing(f"rate, {name}"):
             small, large = (openb.rate(nodes, tasks, policy(Workload(tasks)), 1, copies, 5000) for copies in (1, 10))
         shown.add_row(name, f"{small:,.0f}", f"{large:,.0f}", f"{small / large:.1f}")
     console.print(shown)
@@ -72,7 +84,7 @@ def show_gavel(folder: Path, seeds: int) -> None:
     for counts in MIXES:
         cells = []
         for load in LOADS:
-            with console.status(f"gavel, load {load}"):
+            with doing(f"gavel, {counts}, load {load}"):
                 cells.append(mean(_gavel_ratio(speeds, counts, load, seed) for seed in range(1, seeds + 1)))
         name = ", ".join(f"{count} {type_}" for type_, count in counts.items())
         shown.add_row(name, *(f"{cell:.2f}" for cell in cells))
@@ -88,17 +100,36 @@ def _gavel_ratio(speeds: gavel.Speeds, counts: dict[str, int], load: float, seed
     return times[0] / times[1]
 
 
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError("must be at least 1")
+    return number
+
+
+def _tables(text: str) -> tuple[str, ...]:
+    names = tuple(text.split(","))
+    for name in names:
+        if name not in TABLES:
+            raise argparse.ArgumentTypeError(f"no table is called {name!r}; there are {', '.join(TABLES)}")
+    return names
+
+
+def _about_tables() -> str:
+    return "; ".join(f"{name}: {about}" for name, about in TABLES.items())
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="loadtests.placement", description=__doc__)
-    parser.add_argument("--seeds", type=int, default=10)
-    parser.add_argument("--only", default="openb,default,rate,hours,optimum,gavel")
-    parser.add_argument("--windows", type=int, default=10, help="windows for the solver")
-    parser.add_argument("--solver-seconds", type=float, default=60.0, help="of processor time, for one window")
+    parser.add_argument("--seeds", type=_positive, default=10, help="of openb (10); fewer count for other tables")
+    parser.add_argument("--only", type=_tables, default=USUAL, metavar="TABLE,...", help=_about_tables())
+    parser.add_argument("--windows", type=_positive, default=10, help="windows for the solver (10)")
+    parser.add_argument("--solver-seconds", type=float, default=60.0, help="of processor time, for one window (60)")
     chosen = parser.parse_args(arguments)
     try:
         _show(chosen, load_settings().traces)
     except DgsfError as error:
-        console.print(str(error), markup=False)
+        print(error, file=sys.stderr)
         return 1
     return 0
 
@@ -114,7 +145,7 @@ def _show(chosen: argparse.Namespace, folder: Path) -> None:
         "gavel": lambda: show_gavel(folder, min(chosen.seeds, 3)),
     }
     for name, show in tables.items():
-        if name in chosen.only.split(","):
+        if name in chosen.only:
             show()
 
 

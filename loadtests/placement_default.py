@@ -17,6 +17,7 @@ from dgsf.sim.pools import load_pool
 from dgsf.sim.rules import Rules
 from dgsf.sim.traces import read_trace
 from loadtests.placement_tables import console, table
+from loadtests.progress import doing
 
 POOLS = ("T4:64x1", "T4:8x8")
 MOST_SEEDS = 3  # of openb: what matters here is the order
@@ -24,13 +25,17 @@ MOST_SEEDS = 3  # of openb: what matters here is the order
 
 def show(folder: Path, seeds: int) -> None:
     seeds = min(seeds, MOST_SEEDS)
-    found: dict[str, dict[str, float]] = {f"openb, % unallocated ({seeds} seeds)": _openb(folder, seeds)}
+    found: dict[str, dict[str, float]] = {"openb, % left": _openb(folder, seeds)}
     for durations in (False, True):
         for pool in POOLS:
-            name = f"tenants, GPU hours on {pool}, durations {'known' if durations else 'not known'}"
-            with console.status(name):
+            name = f"hours, {pool}, times {'known' if durations else 'not known'}"
+            with doing(name):
                 found[name] = _tenants(folder, pool, durations)
-    shown = table("the default beside the others, all by name and learning from arrivals", "policy", *found)
+    title = (
+        f"all policies by name, learning from arrivals: % of openb's GPUs left unallocated ({seeds} seeds), "
+        "GPU hours of the tenants"
+    )
+    shown = table(title, "policy", *found)
     for policy in PLACEMENT_POLICIES:
         shown.add_row(policy, *(f"{figures[policy]:.2f}" for figures in found.values()))
     console.print(shown)
@@ -47,7 +52,7 @@ def _openb(folder: Path, seeds: int) -> dict[str, float]:
         def made(_: Workload, name: str = name) -> Policy:
             return make_policy(name)
 
-        with console.status(f"openb, {name}"):
+        with doing(f"openb, {name}, {seeds} seeds"):
             runs = [openb.fill(nodes, tasks, made, seed) for seed in range(1, seeds + 1)]
         found[name] = mean(run.unallocated for run in runs)
     return found

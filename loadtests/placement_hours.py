@@ -21,6 +21,7 @@ from dgsf.sim.result import Result, summarise
 from dgsf.sim.rules import Rules
 from dgsf.sim.traces import read_trace
 from loadtests.placement_tables import console, table
+from loadtests.progress import doing
 
 CONSPIRATOR_HOURS = 479.0
 POOLS = ("T4:64x1", "T4:8x8")
@@ -45,7 +46,8 @@ def _show_still(folder: Path) -> None:
         "GPU hours of the fractional tenants, never moving", "policy", "hours", "÷ 479", "goal", "µs per task"
     )
     for name, policy, goal in rows:
-        used = tenants.run(tasks, policy)
+        with doing(name):
+            used = tenants.run(tasks, policy)
         ratio = used.gpu_hours / CONSPIRATOR_HOURS
         shown.add_row(name, f"{used.gpu_hours:.1f}", f"{ratio:.3f}", goal, f"{used.seconds / used.tasks * 1e6:.0f}")
     for name, hours in (
@@ -85,7 +87,7 @@ def _show_moving(folder: Path) -> None:
 
 def _simulate(folder: Path, pool: str, rules: Rules) -> Result:
     trace = read_trace("tenants", folder, None)
-    with console.status(f"moves on {pool}"):
+    with doing(f"{pool}, at most {rules.moves.per_hour if rules.moves else 0:g} moves/h"):
         return summarise(Simulator(trace, load_pool(pool), DEFAULT_PLACEMENT, rules).run())
 
 

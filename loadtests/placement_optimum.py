@@ -13,6 +13,7 @@ from statistics import mean
 from dgsf.core.placement.slices import SEVENTHS
 from dgsf.sim import tenants, windows
 from loadtests.placement_tables import console, table
+from loadtests.progress import doing
 
 FRACTIONS = [fraction // 10 for fraction in SEVENTHS]
 KINDS: tuple[tuple[str, Sequence[int], int], ...] = (("free shares", (), 28), ("fractions", FRACTIONS, 22))
@@ -26,8 +27,8 @@ def show(folder: Path, count: int, limit_s: float) -> None:
         title = f"{name}: windows of {size} tasks, hours ÷ optimum (the solver has {limit_s:g} s)"
         shown = table(title, "window", "optimum", "planned", "one by one", "solver s", "plan ms", "faster")
         solved: list[windows.Compared] = []
-        for start in windows.starts(len(tasks), size, count):
-            with console.status(f"{name}, window at task {start}"):
+        for number, start in enumerate(windows.starts(len(tasks), size, count), start=1):
+            with doing(f"{name}, window {number} of {count}, from task {start}"):
                 one = windows.compare(tasks[start : start + size], fractions, limit_s)
             solved += [one] if one.optimum.proved else []
             hours = f"{one.optimum.gpu_hours:.2f}" + ("" if one.optimum.proved else " (not proved)")
@@ -61,8 +62,8 @@ def show_size(folder: Path, count: int, limit_s: float) -> None:
 def _proved(tasks: Sequence[tenants.Task], fractions: Sequence[int], size: int, count: int, limit_s: float) -> float:
     """The part of the windows that is proved; no more are tried than it takes to know that they are too few."""
     failed, allowed = 0, round((1 - ENOUGH) * count)
-    for start in windows.starts_between(len(tasks), size, count):
-        with console.status(f"windows of {size}, at task {start}, {failed} not proved"):
+    for number, start in enumerate(windows.starts_between(len(tasks), size, count), start=1):
+        with doing(f"windows of {size} tasks, {number} of {count}, {failed} not proved yet"):
             one = windows.compare(tasks[start : start + size], fractions, limit_s)
         failed += not one.optimum.proved
         if failed > allowed:

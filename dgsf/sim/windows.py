@@ -9,13 +9,12 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from random import Random
 
 from dgsf.core.placement import Policy
+from dgsf.core.placement.holdings import Slicing
 from dgsf.core.placement.model import WHOLE
 from dgsf.core.placement.ours import Dgsf
 from dgsf.core.placement.plan import plan
-from dgsf.core.placement.sliceboard import Slicing
 from dgsf.core.placement.slices import SlicedHours
 from dgsf.sim.optimum import Optimum, best_hours
 from dgsf.sim.tenants import HOUR, Task, run
@@ -64,5 +63,5 @@ def _timed_plan(tasks: Sequence[Task], fractions: Sequence[int]) -> tuple[list[i
     sizes = [next((size for size in sorted(fractions) if size >= task.percent), 100) for task in tasks]
     slicing = Slicing([task.tenant for task in tasks], [size * WHOLE // 100 for size in sizes]) if fractions else None
     started = time.process_time()
-    gpus, planned = plan(intervals, Random(0), slicing=slicing)  # noqa: S311 (repeatable on purpose)
+    gpus, planned = plan(intervals, slicing)
     return gpus, planned, time.process_time() - started

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dgsf.core.placement import DeviceView, NodeView, Placement, Placer, Pool, Request, make_policy
+from dgsf.core.placement.holdings import Slicing
 from dgsf.core.placement.plan import plan
-from dgsf.core.placement.sliceboard import Slicing
 from dgsf.core.policies import PLACEMENT_POLICIES
 
 GIB = 1024**3
@@ -128,10 +128,11 @@ def test_kept_scores_answer_as_fresh_ones_do(name, steps):
             lambda t: (t[0], t[0] + t[1], t[2])
         ),
         max_size=25,
-    )
+    ),
+    large=st.sampled_from((1, 8, 250)),
 )
-def test_a_plan_never_overfills_a_gpu_and_counts_its_cost_right(tasks):
-    gpus, cost = plan(tasks, Random(1), rounds=20)
+def test_a_plan_never_overfills_a_gpu_and_counts_its_cost_right(tasks, large):
+    gpus, cost = plan(tasks, width=4, large=large)
     paid = 0
     for time in range(100):
         load = {}
@@ -147,14 +148,15 @@ def test_a_plan_never_overfills_a_gpu_and_counts_its_cost_right(tasks):
 @given(
     tasks=st.lists(
         st.tuples(st.integers(0, 50), st.integers(1, 30), st.integers(1, 1000), st.sampled_from("abc")), max_size=25
-    )
+    ),
+    large=st.sampled_from((1, 8, 250)),
 )
-def test_a_plan_in_slices_repeats_and_is_never_better_than_its_tasks_alone_need(tasks):
+def test_a_plan_in_slices_repeats_and_is_never_better_than_its_tasks_alone_need(tasks, large):
     intervals = [(start, start + length, share) for start, length, share, _ in tasks]
     sizes = [next(size for size in (140, 280, 420, 570, 1000) if size >= share) for _, _, share, _ in tasks]
     slicing = Slicing([owner for *_, owner in tasks], sizes)
-    gpus, cost = plan(intervals, Random(1), 30, slicing)
-    assert (gpus, cost) == plan(intervals, Random(1), 30, slicing)
+    gpus, cost = plan(intervals, slicing, 4, large)
+    assert (gpus, cost) == plan(intervals, slicing, 4, large)
     paid = 0
     for time in range(100):
         shares, owners = {}, {}

@@ -11,9 +11,9 @@ from dgsf.core.placement import Policy, make_policy
 from dgsf.core.placement.classic import BestFit
 from dgsf.core.placement.fgd import Fgd
 from dgsf.core.placement.gavel import Gavel
+from dgsf.core.placement.holdings import Slicing
 from dgsf.core.placement.ours import Dgsf
 from dgsf.core.placement.plan import plan
-from dgsf.core.placement.sliceboard import Slicing
 from dgsf.core.placement.slices import Conspirator
 from dgsf.errors import TraceError, UsageError
 from dgsf.sim import gavel, openb, optimum, tenants, windows
@@ -120,18 +120,33 @@ def test_the_solver_stops_at_its_limit_of_processor_time():
 
 
 def test_a_plan_packs_what_fits_together():
-    gpus, cost = plan([(0, 10, 600), (0, 10, 600), (0, 10, 400), (0, 10, 400)], Random(0))
+    gpus, cost = plan([(0, 10, 600), (0, 10, 600), (0, 10, 400), (0, 10, 400)])
     assert cost == pytest.approx(20)
     assert {gpus[0], gpus[1]} == {gpus[2], gpus[3]} and gpus[0] != gpus[1]
-    assert plan([], Random(0)) == ([], 0.0)
+    assert plan([]) == ([], 0.0)
+    assert plan([(1, 1, 500)]) == plan([(1, 1, 500)], Slicing("a", [570])) == ([0], 0.0)
 
 
 def test_a_plan_lets_tasks_of_one_owner_share_a_slice_and_no_others():
     tasks = [(0, 10, 400), (2, 8, 500), (0, 10, 570)]
-    one, cost = plan(tasks, Random(0), slicing=Slicing("aab", [1000, 570, 570]))
+    one, cost = plan(tasks, Slicing("aab", [1000, 570, 570]))
     assert one[0] == one[1] != one[2] and cost == pytest.approx(20)
-    apart, cost = plan(tasks, Random(0), slicing=Slicing("abc", [420, 570, 570]))
+    apart, cost = plan(tasks, Slicing("abc", [420, 570, 570]))
     assert apart[0] in apart[1:] and apart[1] != apart[2] and cost in (16, 20)
+
+
+def test_a_plan_lets_a_short_task_decide_the_slice_that_later_ones_share():
+    """Only in the slice of 280 that the first task opens can the second and the third be together."""
+    tasks = [(0, 30, 200), (10, 900, 50), (60, 800, 200), (0, 1000, 500), (0, 950, 100)]
+    gpus, cost = plan(tasks, Slicing("aaabc", [280, 140, 280, 570, 140]))
+    assert set(gpus) == {gpus[0]} and cost == pytest.approx(1000)
+
+
+@pytest.mark.parametrize("slicing", [None, Slicing("ab" * 30, [140] * 60)])
+def test_a_large_batch_is_planned_step_by_step(slicing):
+    tasks = [(10 * number, 10 * number + 35, 140) for number in range(60)]
+    gpus, cost = plan(tasks, slicing, large=8)
+    assert set(gpus) == {0} and cost == pytest.approx(625)
 
 
 def _table(tmp_path):

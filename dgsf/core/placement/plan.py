@@ -1,129 +1,150 @@
 """Plans a batch: when tasks and their times are known beforehand, which GPU each goes to for the fewest GPU hours.
 
-Tasks are put one by one, each where it adds least to the time that GPUs are in use, in several orders; the best is
-taken.  Then again and again a few tasks that overlap are taken out and put back in another order; what is a little
-worse is accepted too, less and less of it, and the best plan is kept.  For schedules and reservations, and the fair
-comparison with an optimum that also knows everything; single calls are placed as they come.
+Tasks are placed in two orders, heavy and long ones first, in several plans side by side; the best is taken.  A large
+batch is planned step by step: some tasks at a time, of which the earlier half stays.  For schedules and reservations,
+and the fair comparison with an optimum that also knows everything; single calls are placed as they come.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from random import Random
+from collections.abc import Iterator, Sequence
+from itertools import count
+from typing import NamedTuple
 
-from dgsf.core.placement.board import Board, Interval
-from dgsf.core.placement.sliceboard import SliceBoard, Slicing
+from dgsf.core.placement.holdings import Holding, Slicing
+from dgsf.core.placement.pieces import Interval
+from dgsf.core.placement.sidebyside import SAME, Groups, SideBySide
 
-ROUNDS = 150
-ORDERS = 5
-SCATTERED = 0.25  # how often tasks are taken out at random, instead of all tasks of two GPUs
-TAKEN_OUT = 10
-NEIGHBOURS = 12  # tasks that start before and after
-BLIND = 0.03  # probability that a GPU is overlooked
-WORSE = 0.02  # of the cost, accepted in the first round
-SAME = 1e-9
-Rank = Callable[[int], int]
+WIDTH = 12  # plans side by side
+LARGE = 250  # tasks: more are planned step by step
+STEP = 40
+LENGTH_COUNTS = (300, 1200)  # thousandths, added to a share: the more, the more a task's length decides its turn
 
 
 def plan(
-    tasks: Sequence[Interval], random: Random, rounds: int = ROUNDS, slicing: Slicing | None = None
+    tasks: Sequence[Interval], slicing: Slicing | None = None, width: int = WIDTH, large: int = LARGE
 ) -> tuple[list[int], float]:
     """The GPU of each task, and the time that GPUs are in use, in the unit of the tasks' times.
 
-    With `slicing`, tasks sit in slices that belong to one owner.
+    With `slicing`, tasks sit in slices that belong to one owner.  More `width` is better and slower in proportion.
     """
-    if not tasks:
-        return [], 0.0
-    board, ranks = _first(tasks, random, slicing)
-    best, chosen = board.cost, board.gpu[:]
-    current, allowed = best, WORSE * best
-    neighbours = _Neighbours(tasks, board.span)
-    for done in range(rounds):
-        kept = board.keep()
-        _try(board, neighbours, ranks, random)
-        if board.cost > current + allowed * (1 - done / rounds) * random.random() + SAME:
-            board.bring_back(kept)
-            continue
-        current = board.cost
-        if current < best - SAME:
-            best, chosen = current, board.gpu[:]
-    return chosen, time_in_use(tasks, chosen)
+    by_start = sorted(range(len(tasks)), key=lambda task: (tasks[task][0], task))
+    batch = _Batch([tasks[task] for task in by_start], slicing and slicing.of(by_start))
+    done, step = 0, min(large, STEP) if len(tasks) > large else len(tasks)
+    while done < len(tasks):
+        until = min(done + step, len(tasks))
+        stays = until if until == len(tasks) else done + max(1, step // 2)
+        batch.settle(done, until, stays, width)
+        done = stays
+    gpus = [-1] * len(tasks)
+    for task, gpu in zip(by_start, batch.gpu, strict=True):
+        gpus[task] = gpu
+    return gpus, time_in_use(tasks, gpus)
 
 
-def _first(tasks: Sequence[Interval], random: Random, slicing: Slicing | None) -> tuple[Board, list[Rank]]:
-    """The best of the plans that put all tasks in one of the orders."""
-    best: Board | None = None
-    ranks: list[Rank] = []
-    for number in range(ORDERS):
-        board = Board(tasks) if slicing is None else SliceBoard(tasks, slicing)
-        ranks = ranks or _ranks(tasks, board.work)
-        for task in sorted(range(len(tasks)), key=ranks[number]):
-            board.put(task, random, 0.0)
-        if best is None or board.cost < best.cost:
-            best = board
-    assert best is not None
-    return best, ranks
+class _Shared(NamedTuple):
+    """Tasks that share a slice of this size, or with free shares all tasks of a GPU."""
+
+    tasks: list[int]
+    size: int
 
 
-def _try(board: Board, neighbours: _Neighbours, ranks: Sequence[Rank], random: Random) -> None:
-    """Take a few tasks out that overlap, put them back in another order."""
-    task = int(random.random() * len(board.gpu))
-    near = neighbours.of(task)
-    if random.random() < SCATTERED or len(near) < 3:
-        out = random.sample(near, min(2 + int(random.random() * TAKEN_OUT), len(near)))
-    else:
-        out = board.related(task, near, neighbours.around(task), random)
-    out = board.with_dependents(out)
-    for other in out:
-        board.take(other)
-    if random.random() < 0.5:
-        out = board.put_together(out, random)
-    order = int(random.random() * (ORDERS + 1))
-    if order < ORDERS:
-        out.sort(key=ranks[order])
-    else:
-        random.shuffle(out)
-    for other in out:
-        board.put(other, random, BLIND)
+class _Batch:
+    """Tasks, numbered by their starts, and where they have been put for good."""
+
+    def __init__(self, tasks: Sequence[Interval], slicing: Slicing | None) -> None:
+        self._tasks, self._slicing = tasks, slicing
+        self.gpu = [-1] * len(tasks)
+        self._on: dict[int, list[_Shared]] = {}  # what still runs on each GPU
+
+    def settle(self, done: int, until: int, stays: int, width: int) -> None:
+        """Plan the tasks from `done` to `until` together; those before `stays` are put for good."""
+        self._let_end(self._tasks[done][0])
+        held = sorted(task for groups in self._on.values() for group in groups for task in group.tasks)
+        numbers = [*held, *range(done, until)]
+        found = self._best(numbers, len(held), width)
+        labels = list(self._on)
+        idle = (gpu for gpu in count() if gpu not in labels)
+        self._on = {}
+        for place, holding in enumerate(found):
+            if place == len(labels):
+                labels.append(next(idle))
+            self._on[labels[place]] = groups = _kept(holding, numbers, stays)
+            for task in (task for group in groups for task in group.tasks):
+                self.gpu[task] = labels[place]
+
+    def _let_end(self, now: float) -> None:
+        for gpu, groups in list(self._on.items()):
+            left = [_Shared([task for task in tasks if self._tasks[task][1] > now], size) for tasks, size in groups]
+            self._on[gpu] = [group for group in left if group.tasks]
+            if not self._on[gpu]:
+                del self._on[gpu]
+
+    def _best(self, numbers: Sequence[int], held: int, width: int) -> tuple[Holding, ...]:
+        """What each GPU holds; first those in use, in their order.  Tasks are numbered by their place in `numbers`."""
+        now = self._tasks[numbers[held]][0]
+        tasks = [(max(start, now), end, share) for start, end, share in (self._tasks[task] for task in numbers)]
+        place = {task: place for place, task in enumerate(numbers)}
+        groups = [[[place[task] for task in group.tasks] for group in groups] for groups in self._on.values()]
+        return _search(tasks, self._slicing_of(numbers), groups, held, width)
+
+    def _slicing_of(self, numbers: Sequence[int]) -> Slicing | None:
+        """Tasks that are in a slice already keep its size, though the one that decided it may have ended."""
+        if self._slicing is None:
+            return None
+        decided = {task: size for groups in self._on.values() for tasks, size in groups for task in tasks}
+        alone = self._slicing.of(numbers)
+        return Slicing(alone.owners, [decided.get(task, size) for task, size in zip(numbers, alone.sizes, strict=True)])
 
 
-class _Neighbours:
-    """The tasks that start near a task and overlap with it, itself included."""
-
-    def __init__(self, tasks: Sequence[Interval], spans: Sequence[int]) -> None:
-        self._by_start = sorted(range(len(tasks)), key=lambda task: tasks[task][0])
-        self._turn = {task: turn for turn, task in enumerate(self._by_start)}
-        self._spans = spans
-        self._known: dict[int, list[int]] = {}
-
-    def of(self, task: int) -> list[int]:
-        known = self._known.get(task)
-        if known is None:
-            span = self._spans[task]
-            known = self._known[task] = [other for other in self.around(task) if self._spans[other] & span]
-        return known
-
-    def around(self, task: int) -> list[int]:
-        turn = self._turn[task]
-        return self._by_start[max(0, turn - NEIGHBOURS) : turn + NEIGHBOURS + 1]
+def _search(
+    tasks: Sequence[Interval], slicing: Slicing | None, held: Groups, first: int, width: int
+) -> tuple[Holding, ...]:
+    search = SideBySide(tasks, slicing, held)
+    best, chosen = float("inf"), search.start
+    for order in _orders(tasks, slicing, first):
+        found = search.best(order, width, best)
+        if found:
+            best, chosen = found.paid, found
+        if best <= search.start.least + SAME:
+            break
+    return chosen.gpus
 
 
-def _ranks(tasks: Sequence[Interval], work: Sequence[float]) -> list[Rank]:
-    """Orders in which tasks are put: longest, largest, earliest, most work, latest end first."""
-    keys: list[Callable[[int], float]] = [
-        lambda task: tasks[task][0] - tasks[task][1],
-        lambda task: -tasks[task][2],
-        lambda task: tasks[task][0],
-        lambda task: -work[task],
-        lambda task: -tasks[task][1],
+def _orders(tasks: Sequence[Interval], slicing: Slicing | None, first: int) -> Iterator[list[int]]:
+    """By share and length; then more by length, and what may decide a slice's size before what would share it."""
+    for number, more in enumerate(LENGTH_COUNTS):
+        weight = [(share + more) * (end - start) for start, end, share in tasks]
+        if number and slicing:
+            weight = _with_leaders(weight, tasks, slicing)
+        yield sorted(range(first, len(tasks)), key=lambda task: (-weight[task], task))
+
+
+def _with_leaders(weight: Sequence[float], tasks: Sequence[Interval], slicing: Slicing) -> list[float]:
+    """A task weighs at least what any later one does that could share its larger slice."""
+    owners, sizes = slicing.owners, slicing.sizes
+    return [
+        max(
+            [weight[lead]]
+            + [
+                weight[task]
+                for task in range(lead + 1, len(tasks))
+                if owners[task] == owners[lead] and sizes[task] < sizes[lead] and tasks[task][0] < tasks[lead][1]
+            ]
+        )
+        for lead in range(len(tasks))
     ]
-    ranks: list[Rank] = []
-    for key in keys:
-        turn = [0] * len(tasks)
-        for number, task in enumerate(sorted(range(len(tasks)), key=key)):
-            turn[task] = number
-        ranks.append(turn.__getitem__)
-    return ranks
+
+
+def _kept(holding: Holding, numbers: Sequence[int], stays: int) -> list[_Shared]:
+    """The groups of a GPU, without tasks that do not stay."""
+    groups = [(one.tasks, one.size) for one in holding.slices] or [(holding.tasks, 0)]
+    shared = [_Shared([task for task in _members(tasks, numbers) if task < stays], size) for tasks, size in groups]
+    return [group for group in shared if group.tasks]
+
+
+def _members(bits: int, numbers: Sequence[int]) -> list[int]:
+    return [number for place, number in enumerate(numbers) if bits >> place & 1]
 
 
 def time_in_use(tasks: Sequence[Interval], gpus: Sequence[int]) -> float:

@@ -1,0 +1,66 @@
+"""Whatever is planned: a slice has one owner and the size that its first task decides, and no GPU is overfilled."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dgsf.core.placement.holdings import Slicing
+from dgsf.core.placement.needed import gpus_needed
+from dgsf.core.placement.pieces import Pieces
+from dgsf.core.placement.plan import plan
+from dgsf.core.placement.sidebyside import SideBySide
+
+SIZES = (140, 280, 420, 570, 1000)
+TASKS = st.lists(
+    st.tuples(st.integers(0, 30), st.integers(1, 20), st.integers(1, 1000), st.sampled_from("ab")),
+    min_size=1,
+    max_size=14,
+)
+
+
+def _given(tasks):
+    tasks = sorted(tasks)
+    sizes = [next(size for size in SIZES if size >= share) for _, _, share, _ in tasks]
+    intervals = [(start, start + length, share) for start, length, share, _ in tasks]
+    return intervals, Slicing([owner for *_, owner in tasks], sizes)
+
+
+def _members(bits):
+    return [task for task in range(bits.bit_length()) if bits >> task & 1]
+
+
+@settings(max_examples=100, deadline=None)
+@given(tasks=TASKS, order=st.randoms(use_true_random=False))
+def test_slices_keep_their_rules_in_any_order(tasks, order):
+    intervals, slicing = _given(tasks)
+    turns = list(range(len(tasks)))
+    order.shuffle(turns)
+    found = SideBySide(intervals, slicing).best(turns, 3, float("inf"))
+    slices = [[(_members(one.tasks), one.size) for one in gpu.slices] for gpu in found.gpus]
+    assert sorted(task for gpu in slices for members, _ in gpu for task in members) == sorted(turns)
+    for gpu in slices:
+        for members, size in gpu:
+            assert len({slicing.owners[task] for task in members}) == 1 and size == slicing.sizes[members[0]]
+        for time in range(50):
+            inside = [(sum(_share(intervals[task], time) for task in members), size) for members, size in gpu]
+            assert all(share <= size for share, size in inside)
+            assert sum(size for share, size in inside if share) <= 1000
+
+
+def _share(interval, time):
+    start, end, share = interval
+    return share if start <= time < end else 0
+
+
+@settings(max_examples=50, deadline=None)
+@given(tasks=TASKS)
+def test_no_plan_is_below_what_is_needed_and_a_finished_one_promises_what_it_pays(tasks):
+    intervals, slicing = _given(tasks)
+    for rule in (None, slicing):
+        pieces = Pieces(intervals)
+        needed = gpus_needed(intervals, pieces, rule)
+        least = sum(count * pieces.length(1 << piece) for piece, count in enumerate(needed))
+        assert plan(intervals, rule, width=4)[1] >= least - 1e-9
+        found = SideBySide(intervals, rule).best(range(len(tasks)), 8, float("inf"))
+        assert abs(found.paid - found.least) < 1e-6 and found.least >= least - 1e-9
