@@ -160,11 +160,14 @@ def test_usage_is_in_human_units(dgsf, platform):
     assert "since=" in platform.requests[-1][1]
 
 
-def test_keys_are_created_and_revoked(dgsf):
+def test_keys_are_created_and_revoked(dgsf, platform):
     code, out, err = dgsf("keys", "create", "--role", "invoke", "--name", "ci")
     assert (code, out) == (0, "dgsf_k2_invoke\n")
     assert "not shown again" in err
     assert dgsf("keys", "revoke", "k2")[0] == 0
+    assert "force" not in platform.requests[-1][1]
+    assert dgsf("keys", "revoke", "k2", "--force")[0] == 0
+    assert "force=1" in platform.requests[-1][1]
 
 
 @pytest.mark.parametrize(
