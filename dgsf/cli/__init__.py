@@ -91,5 +91,7 @@ def _tell(error: DgsfError) -> int:
             click.echo(f"it printed:\n{str(error.details['output']).rstrip()}", err=True)
         click.echo(str(remote["traceback"]).rstrip(), err=True)
     hint = f" (call {error.call_id})" if error.call_id else ""
+    if "flags" in error.details:  # of use here only; the error itself also meets programs
+        hint += f" (or pass {error.details['flags']})"
     click.echo(f"error: {error.message}{hint}", err=True)
     return 2 if isinstance(error, UsageError) else 1
