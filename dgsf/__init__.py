@@ -20,17 +20,26 @@ if TYPE_CHECKING:
     from dgsf.errors import FunctionTimeout as FunctionTimeout
     from dgsf.errors import InvalidArguments as InvalidArguments
     from dgsf.errors import InvalidOption as InvalidOption
+    from dgsf.errors import NotAttached as NotAttached
     from dgsf.errors import NotFound as NotFound
     from dgsf.errors import OutcomeUnknown as OutcomeUnknown
     from dgsf.errors import OutOfMemory as OutOfMemory
     from dgsf.errors import OverloadError as OverloadError
     from dgsf.errors import PlatformError as PlatformError
     from dgsf.errors import RemoteError as RemoteError
+    from dgsf.errors import RemoteOpError as RemoteOpError
     from dgsf.errors import RequestError as RequestError
+    from dgsf.errors import SessionLost as SessionLost
     from dgsf.errors import Unauthenticated as Unauthenticated
     from dgsf.errors import UnknownOption as UnknownOption
     from dgsf.errors import UsageError as UsageError
     from dgsf.errors import WorkerCrashed as WorkerCrashed
+    from dgsf.remoting.guest.failures import DeviceOutOfMemory as DeviceOutOfMemory
+    from dgsf.remoting.guest.failures import RemoteIndexError as RemoteIndexError
+    from dgsf.remoting.guest.failures import RemoteLinAlgError as RemoteLinAlgError
+    from dgsf.remoting.guest.failures import RemoteNotImplementedError as RemoteNotImplementedError
+    from dgsf.remoting.guest.failures import RemoteTypeError as RemoteTypeError
+    from dgsf.remoting.guest.failures import RemoteValueError as RemoteValueError
     from dgsf.sdk.app import App as App
     from dgsf.sdk.attach import attach as attach
     from dgsf.sdk.client import Client as Client
@@ -59,19 +68,31 @@ _ERRORS = (
     "FunctionTimeout",
     "InvalidArguments",
     "InvalidOption",
+    "NotAttached",
     "NotFound",
     "OutOfMemory",
     "OutcomeUnknown",
     "OverloadError",
     "PlatformError",
     "RemoteError",
+    "RemoteOpError",
     "RequestError",
+    "SessionLost",
     "Unauthenticated",
     "UnknownOption",
     "UsageError",
     "WorkerCrashed",
 )
 _HOMES.update(dict.fromkeys(_ERRORS, "dgsf.errors"))
+# Errors of a remote device that are torch's, too. They need torch, so they are no part of `import *`.
+_TORCHS = (
+    "DeviceOutOfMemory",
+    "RemoteIndexError",
+    "RemoteLinAlgError",
+    "RemoteNotImplementedError",
+    "RemoteTypeError",
+    "RemoteValueError",
+)
 
 __all__ = [
     "__version__",
@@ -82,7 +103,7 @@ __all__ = [
 if not TYPE_CHECKING:  # so that type checkers refuse names that do not exist
 
     def __getattr__(name: str) -> Any:
-        home = _HOMES.get(name)
+        home = "dgsf.remoting.guest.failures" if name in _TORCHS else _HOMES.get(name)
         if home is None:
             raise AttributeError(f"module 'dgsf' has no attribute {name!r}")
         value = getattr(import_module(home), name)

@@ -7,13 +7,15 @@ from datetime import UTC, datetime, timedelta
 
 import msgspec
 
-from dgsf.errors import NotFound, RequestError
+from dgsf.errors import Conflict, NotFound, RequestError
+from dgsf.store.rows import Role
 from gateway import jsoncheck
 from gateway.handling import Asked
 from gateway.reply import Reply, empty_reply, json_reply
 from gateway.views import KeyInfo, KeyList, KeyRequest, NewKey, UsageInfo, UsageList
 
 MAX_KEY_REQUEST = 4096
+_YES = ("1", "true", "yes")
 _AGO = re.compile(r"(\d{1,6})([smhd])")
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
@@ -42,10 +44,28 @@ async def create_key(asked: Asked) -> Reply:
 
 async def revoke_key(asked: Asked) -> Reply:
     key_id = asked.parameters["key_id"]
+    if key_id == asked.caller.key_id and asked.query.get("force", "").lower() not in _YES:
+        raise Conflict(await _why_not_ones_own(asked))
     if not await asked.context.registry.revoke_key(asked.tenant_id, key_id):
         raise NotFound("there is no such key, or it is revoked already")
     asked.context.catalogue.flush()
     return empty_reply()
+
+
+async def _why_not_ones_own(asked: Asked) -> str:
+    """Whoever asks has an operator's key, so only by revoking that very one can they lock themselves out."""
+    own, rows = asked.caller.key_id, await asked.context.registry.list_keys(asked.tenant_id)
+    others = [row for row in rows if row.key_id != own and row.role is Role.operator and row.revoked_at is None]
+    if others:
+        left = (
+            f"{len(others)} other operator keys stay" if len(others) > 1 else f"operator key {others[0].key_id} stays"
+        )
+    else:
+        left = "no operator key is left then, until 'dgsf up' is started again and makes one"
+    return (
+        f"key {own} is the one in use here: once it is revoked, nothing can be asked with it any more; {left}; "
+        "use another operator key for this, or give --force (over HTTP: ?force=1)"
+    )
 
 
 def _key_request(body: bytes) -> KeyRequest:

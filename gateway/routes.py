@@ -253,7 +253,8 @@ ROUTES: tuple[Route, ...] = (
         accounts.revoke_key,
         "Revoke an API key; it is dead within 2 seconds everywhere",
         status=204,
-        errors=(errors.NotFound, *_STORE),
+        query={"force": "1: also the key of this very request"},
+        errors=(errors.NotFound, errors.Conflict, *_STORE),
     ),
     Route("GET", "/healthz", None, health.healthz, "Whether this process answers", answer=Health),
     Route(

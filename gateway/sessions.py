@@ -17,7 +17,7 @@ from dgsf.core.options import parse_options
 from dgsf.core.rendezvous import ranked
 from dgsf.errors import NotFound, PlatformError, RequestError
 from dgsf.ids import CallIds
-from dgsf.store.rows import ProxyRow, Role
+from dgsf.store.rows import DeviceRow, ProxyRow, Role
 from dgsf.wire.tickets import LIFE_SECONDS, Claims, issue, session_key
 from gateway import jsoncheck
 from gateway.deploy import check_device
@@ -70,11 +70,20 @@ async def move(asked: Asked) -> Reply:
     session = await _find(asked, asked.parameters["id"])
     to = wanted.to
     if to:
-        names = [row.name for row in await asked.context.devices.list_devices() if not row.is_host]
-        to = find_named(to, names, "device", "dgsf devices")
+        to = _target(to, await asked.context.devices.list_devices())
     if not await asked.context.sessions.ask_move(session, to):
         raise NotFound("there is no such session, or it has ended")
     return json_reply(MoveWish(str(session), to), 202)
+
+
+def _target(wanted: str, rows: list[DeviceRow]) -> str:
+    """The device that is meant. A function host is in the same listing and has none to move to."""
+    for row in rows:
+        if row.is_host and wanted in (row.name, row.name.rpartition("/")[2]):
+            raise NotFound(
+                f"{row.name} is a function host and no device: a session moves to a device, see 'dgsf devices'"
+            )
+    return find_named(wanted, [row.name for row in rows if not row.is_host], "device", "dgsf devices")
 
 
 async def _find(asked: Asked, wanted: str) -> UUID:

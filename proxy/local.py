@@ -37,7 +37,7 @@ from proxy.directory import Directory
 from proxy.keeping import Keeping
 from proxy.lane import Lane
 from proxy.leases import LeaseKeeper
-from proxy.losses import failure_of_exit
+from proxy.losses import failure_of_exit, with_its_time
 from proxy.recorder import Recorder
 from proxy.room import RoomMaker
 from proxy.sessions.hub import SessionHub
@@ -194,7 +194,8 @@ class LocalProxy:
         if failure is not None and not call.cancelled and self._tries_again(lane, call, failure):
             self.later(self._try_again(lane, call, failure))
         else:
-            self.recorder.finish(call, payload, failure)
+            told = failure and with_its_time(failure, call.timeout_us, lane.options.timeout_us)
+            self.recorder.finish(call, payload, told)
 
     def lost_worker(self, lane: Lane, link: WorkerLink, error: DgsfError) -> None:
         calls = [call for _, call in link.inflight]

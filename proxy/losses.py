@@ -61,6 +61,18 @@ def verdict(failure: Failure | None, session: OpenSession | None) -> Failure | N
     return Failure.of(fault) if isinstance(fault, _SESSION_FAULTS) else lawful(failure)
 
 
+def with_its_time(failure: Failure, allowed_us: int, own_us: int) -> Failure:
+    """A timeout says how long it was, and whether the function's options or the call set it."""
+    if failure.code != FunctionTimeout.code:
+        return failure
+    limit = f"{allowed_us / 1e6:g} s"
+    if allowed_us < own_us:
+        text = f"the function ran longer than the {limit} that this call gave it (X-Dgsf-Timeout) and was stopped"
+    else:
+        text = f"the function ran longer than its timeout of {limit} and was stopped; raise timeout= in its options"
+    return Failure(failure.code, text, failure.details)
+
+
 def failure_of_exit(exit_notice: WorkerExit | None) -> DgsfError:
     """The error that the running call gets; OutcomeUnknown where it is not the function's own doing."""
     if exit_notice is None:

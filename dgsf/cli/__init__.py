@@ -85,11 +85,15 @@ def execute(arguments: Sequence[str] | None = None) -> int:
 
 
 def _tell(error: DgsfError) -> int:
-    remote = error.details.get("error")
+    remote, text = error.details.get("error"), error.message
     if isinstance(error, FunctionError) and isinstance(remote, dict) and remote.get("traceback"):
         if error.details.get("output"):
             click.echo(f"it printed:\n{str(error.details['output']).rstrip()}", err=True)
         click.echo(str(remote["traceback"]).rstrip(), err=True)
+        if "message" in remote:  # a call's: its text stands above
+            text = "the function raised this exception"
     hint = f" (call {error.call_id})" if error.call_id else ""
-    click.echo(f"error: {error.message}{hint}", err=True)
+    if "flags" in error.details:  # of use here only; the error itself also meets programs
+        hint += f" (or pass {error.details['flags']})"
+    click.echo(f"error: {text}{hint}", err=True)
     return 2 if isinstance(error, UsageError) else 1

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import click
 
 from dgsf.cli.groups import ListingGroup
-from dgsf.cli.output import client_options, json_option, show_listing, show_rows
+from dgsf.cli.output import Row, client_options, json_option, show_json, show_rows
 from dgsf.sdk.client import Client
 
 COLUMNS = (
@@ -15,6 +17,8 @@ COLUMNS = (
 HOST_COLUMNS = (
     "id", "name", "node", "state", "slots", "memory_bytes", "node_cpus", "incarnation", "heartbeat_at", "round_trip_us",
 )  # fmt: skip
+
+LOST_COLUMNS = ("id", "name", "node", "kind", "type", "heartbeat_at")
 
 
 @click.group("devices", cls=ListingGroup)
@@ -44,9 +48,22 @@ def restore(name: str, client: Client) -> None:
 @json_option
 @client_options
 def list_(as_json: bool, client: Client) -> None:
-    """List the devices of the pool, and the function hosts below them."""
+    """List the devices of the pool, below them the function hosts, and last those that are lost."""
     found = client.devices()
-    show_listing(found, "devices", COLUMNS, as_json=as_json, empty="the pool has no devices")
-    if not as_json and found.get("hosts"):
+    if as_json:
+        show_json(found)
+        return
+    devices, lost = _apart(found.get("devices") or [])
+    hosts, lost_hosts = _apart(found.get("hosts") or [])
+    show_rows(devices, COLUMNS, empty="no device of the pool is there")
+    if hosts:
         click.echo("\nfunction hosts (no device; they run the bodies of attach='fabric' functions)")
-        show_rows(found["hosts"], HOST_COLUMNS, empty="")
+        show_rows(hosts, HOST_COLUMNS, empty="")
+    if lost or lost_hosts:
+        click.echo("\nlost (of an earlier start, or not heard of any more; back as soon as they start again)")
+        show_rows([*lost, *lost_hosts], LOST_COLUMNS, empty="")
+
+
+def _apart(rows: Sequence[Row]) -> tuple[list[Row], list[Row]]:
+    """Those that are there, and those that are lost."""
+    return [row for row in rows if row.get("state") != "lost"], [row for row in rows if row.get("state") == "lost"]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from dgsf.cli.output import client_options, json_option, show_json, show_outcome
+from dgsf.cli.output import call_under_way, client_options, json_option, show_json, show_outcome
 from dgsf.errors import UsageError
 from dgsf.sdk.client import Client
 from dgsf.sdk.codec import BYTES, JSON
@@ -27,7 +27,8 @@ def command(name: str, arguments: str | None, file: str | None, raw: bool, as_js
     body = _body(arguments, file)
     if not raw:
         _check_json(body)
-    outcome = client.post(name, body, BYTES if raw else JSON, "*/*" if raw else JSON)
+    with call_under_way():
+        outcome = client.post(name, body, BYTES if raw else JSON, "*/*" if raw else JSON)
     _show(outcome, as_json=as_json)
 
 

@@ -42,8 +42,9 @@ def create(role: str, name: str, as_json: bool, client: Client) -> None:
 
 @command.command()
 @click.argument("key_id")
+@click.option("--force", is_flag=True, help="also the key in use; without another one you are locked out")
 @client_options
-def revoke(key_id: str, client: Client) -> None:
+def revoke(key_id: str, force: bool, client: Client) -> None:
     """Revoke the key KEY_ID; it stops working at once."""
-    client.revoke_key(key_id)
+    client.revoke_key(key_id, force=force)
     click.echo(f"revoked {key_id}", err=True)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from functools import wraps
 from typing import Any, TypeVar
@@ -36,6 +37,16 @@ def client_options(command: F) -> F:
             return command(*args, client=client, **kwargs)
 
     return with_client  # type: ignore[return-value]  # the same command with three options more
+
+
+@contextmanager
+def call_under_way() -> Iterator[None]:
+    """Around a call: whoever interrupts it hears what that does to it."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        click.echo("interrupted: the call is stopped; device time that it has used is charged ('dgsf usage')", err=True)
+        raise
 
 
 json_option = click.option("--json", "as_json", is_flag=True, help="print the exact JSON document")

@@ -12,7 +12,6 @@ import asyncio
 import importlib.util
 import inspect
 import sys
-import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -28,7 +27,7 @@ from dgsf.cli.run import parse_arguments
 from dgsf.core.options import FunctionOptions
 from dgsf.core.perfmodel import choose_by_curve
 from dgsf.errors import DgsfError, FunctionError, UsageError
-from dgsf.sdk.failures import user_frames
+from dgsf.sdk.failures import formatted
 from dgsf.sdk.function import Function
 from dgsf.sdk.loadfile import functions_in, load_file, pick
 from dgsf.sdk.profiles import save_profile
@@ -165,9 +164,8 @@ def _call(raw: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> A
     except DgsfError:
         raise
     except Exception as error:
-        text = "".join(traceback.format_exception(type(error), error, user_frames(error.__traceback__)))
         what = f"{raw.__name__} raised {type(error).__name__}: {error}"
-        raise FunctionError(what, error={"traceback": text}) from None
+        raise FunctionError(what, error={"traceback": formatted(error)}) from None
 
 
 def _show(name: str, first_us: int, found: Breakdown, spread: Spread) -> None:

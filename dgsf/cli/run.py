@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from dgsf.cli.output import client_options, json_option, show_json, show_outcome
+from dgsf.cli.output import call_under_way, client_options, json_option, show_json, show_outcome
 from dgsf.errors import UsageError
 from dgsf.sdk.client import Client
 from dgsf.sdk.loadfile import functions_in, load_file, pick
@@ -37,7 +37,8 @@ def command(target: str, arguments: tuple[str, ...], as_json: bool, client: Clie
     function = pick(functions_in(load_file(file)), name, file)
     args, kwargs = parse_arguments(arguments, inspect.signature(function.raw))
     run(client.ensure_plan(function.name, function.raw, function.options, function.bundle()), client.driver)
-    outcome = client.outcome(function.name, tuple(args), kwargs, own_exceptions=False)
+    with call_under_way():
+        outcome = client.outcome(function.name, tuple(args), kwargs, own_exceptions=False)
     _show(outcome, as_json=as_json)
 
 

@@ -37,6 +37,7 @@ def command(**flags: Any) -> None:
 def start(settings: Settings) -> None:
     from dgsf.paths import layout_of, private_folder
     from dgsf.supervisor import leftovers
+    from dgsf.supervisor.bootstrap import check_database
     from dgsf.supervisor.platform import Platform
     from dgsf.supervisor.ports import check_free, free_port
     from dgsf.supervisor.progress import Progress
@@ -52,6 +53,8 @@ def start(settings: Settings) -> None:
         if count or old:
             progress.say(f"ended {count} processes that an earlier run had left behind")
         check_free(settings.host, settings.port)
+        if settings.database_url:
+            asyncio.run(check_database(settings.database_url))
         private_folder(layout.run_dir)
         whole = settings.with_changes(
             port=settings.port or free_port(settings.host),

@@ -30,6 +30,7 @@ HOST_SLOTS = 8
 MAX_DEVICES = 1024
 DEFAULT_SLOTS = 4
 _TYPE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.\-]{0,63}")
+_SETTING = "--devices (DGSF_DEVICES)"
 _EXAMPLE = "write e.g. 'cpu:2', 'cpu:1,sim:A100:4' or 'sim:T4:2:memory=16GiB:slots=8', or name a .toml file"
 
 # Memory and speed (single-precision TFLOPS) of GPUs that people like to simulate.
@@ -85,7 +86,9 @@ def parse_hosts(text: str) -> DeviceSpec | None:
     stripped = text.strip().lower()
     slots = HOST_SLOTS if stripped == AUTO else int(stripped) if stripped.isdecimal() else -1
     if not 0 <= slots <= MAX_DEVICES:
-        raise ConfigError(f"hosts: {text!r}: expected 'auto' or a number of slots from 0 (no host) to {MAX_DEVICES}")
+        raise ConfigError(
+            f"DGSF_HOSTS={text!r}: expected 'auto' or a number of slots from 0 (no host) to {MAX_DEVICES}"
+        )
     return DeviceSpec(HOST, HOST, 0, 0, slots, price_nano_per_us=0) if slots else None
 
 
@@ -101,7 +104,7 @@ class _Group:
 
 
 def _wrong(where: str, reason: str) -> ConfigError:
-    return ConfigError(f"devices: {where}: {reason}; {_EXAMPLE}")
+    return ConfigError(f"{_SETTING}: {where}: {reason}; {_EXAMPLE}")
 
 
 # --- text -------------------------------------------------------------------------------------
@@ -264,7 +267,7 @@ def _number(groups: list[tuple[_Group, dict[str, Any]]]) -> list[DeviceSpec]:
     """One spec per device, numbered through per kind and type."""
     total = sum(group.count for group, _ in groups)
     if total > MAX_DEVICES:
-        raise ConfigError(f"devices: {total} devices are over the limit of {MAX_DEVICES} per node")
+        raise ConfigError(f"{_SETTING}: {total} devices are over the limit of {MAX_DEVICES} per node")
     following: dict[tuple[str, str], int] = {}
     devices = []
     for group, values in groups:

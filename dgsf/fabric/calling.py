@@ -15,6 +15,7 @@ import cloudpickle
 import msgspec
 
 from dgsf.errors import DgsfError, FunctionError, OutOfMemory, ResultNotJson, ResultTooLarge
+from dgsf.fabric.hints import network_hint
 from dgsf.sdk.failures import describe
 from dgsf.wire.messages import Codec, Failure, clip_failure
 
@@ -110,20 +111,24 @@ def _to_json(value: Any) -> bytes:
 _JSON_HINT = "return plain dicts, lists, strings, finite numbers, booleans or None (arrays: .tolist()), or bytes"
 
 
-def failure_of(error: BaseException, output: str = "") -> Failure:
+def failure_of(error: BaseException, output: str = "", *, network: bool = True) -> Failure:
     """What a call's failure looks like on the wire; only the platform's own errors keep their code."""
     if isinstance(error, UserRaised):
-        return _described(error.error, output)
+        return _described(error.error, output, network)
     if isinstance(error, DgsfError):
         return clip_failure(Failure.of(error))
     if isinstance(error, MemoryError):
         return Failure(OutOfMemory.code, "the function asked for more memory than it has; raise memory= in its options")
-    return _described(error, output)
+    return _described(error, output, network)
 
 
-def _described(error: BaseException, output: str) -> Failure:
+def _described(error: BaseException, output: str, network: bool) -> Failure:
+    hint = "" if network else network_hint(error)
+    if hint:
+        error.add_note(hint)
     info = describe(error)
     details: dict[str, Any] = {"error": info}
     if output:
         details["output"] = output
-    return clip_failure(Failure(FunctionError.code, f"{info['type']}: {info['message']}"[:2000], details))
+    message = f"{info['type']}: {info['message']}"[:2000] + (f"; {hint}" if hint else "")
+    return clip_failure(Failure(FunctionError.code, message, details))

@@ -108,7 +108,7 @@ class Worker:
             self._device = remote_device(self._control, self._spec, load.device_alias)
             self._function = caller_of(load_function(code))
         except BaseException as error:
-            failure = _load_failure(error)
+            failure = _load_failure(error, network=self._spec.network)
         self._frames.send(Kind.LOADED, frame.stream, encode(Loaded(failure)))
 
     # --- run
@@ -157,7 +157,7 @@ class Worker:
     def _failure(self, error: BaseException) -> Failure:
         if isinstance(error, Stopped):
             return Failure.of(_STOP_ERRORS.get(error.reason, FunctionCancelled)())
-        return failure_of(error, self._take_output())
+        return failure_of(error, self._take_output(), network=self._spec.network)
 
     def _answer(self, stream: int, run_us: int, codec: int, result: bytes) -> None:
         size = len(result)
@@ -257,10 +257,10 @@ def _no_room(size: int, error: OSError) -> ResultTooLarge:
     )
 
 
-def _load_failure(error: BaseException) -> Failure:
+def _load_failure(error: BaseException, *, network: bool) -> Failure:
     if isinstance(error, FunctionLoadError):
         return clip_failure(Failure.of(error))
-    described = failure_of(error)
+    described = failure_of(error, network=network)
     message = f"the function cannot be loaded: {described.message}"
     return clip_failure(Failure(FunctionLoadError.code, message, described.details))
 

@@ -245,9 +245,10 @@ class Client:
         return (yield from _document(Request("POST", "/v1/keys", {"Content-Type": codec.JSON}, body=body)))
 
     @twin
-    def revoke_key(self, key_id: str) -> Plan[None]:
-        """Ends an API key."""
-        _raise_for((yield Request("DELETE", f"/v1/keys/{quote(key_id, safe='')}")))
+    def revoke_key(self, key_id: str, *, force: bool = False) -> Plan[None]:
+        """Ends an API key; the one in use here only by `force`."""
+        query = {"force": "1"} if force else {}
+        _raise_for((yield Request("DELETE", f"/v1/keys/{quote(key_id, safe='')}", query=query)))
 
     # --- the end --------------------------------------------------------------------------------
     def close(self) -> None:

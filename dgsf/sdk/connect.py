@@ -33,10 +33,11 @@ class _ClientFile(msgspec.Struct):
 def find_connection(
     url: str | None = None, api_key: str | None = None, data_dir: str | Path | None = None
 ) -> Connection:
-    """The platform to talk to; ConfigError says what is missing and what to do."""
+    """The platform to talk to; ConfigError says what is missing and what to do, and which `flags` would help."""
     settings = load_settings(url=url, api_key=api_key, data_dir=data_dir)
     found_url, found_key = settings.url, settings.api_key
-    for folder in _folders(settings.data_dir, named=data_dir is not None):
+    folders = _folders(settings.data_dir, named=data_dir is not None)
+    for folder in folders:
         if found_url and found_key:
             break
         file = _read(folder / CLIENT_FILE)
@@ -44,12 +45,14 @@ def find_connection(
         if not found_url or found_url.rstrip("/") == file.url.rstrip("/"):
             found_url, found_key = found_url or file.url, found_key or file.api_key
     if not found_url:
+        looked = " or ".join(str(folder.absolute()) for folder in folders)
         raise ConfigError(
-            "no platform is known here: start one with 'dgsf up', or set DGSF_URL and DGSF_API_KEY "
-            "(or pass --url and --api-key)"
+            f"no platform is known here: there is no {CLIENT_FILE} in {looked}; start one with 'dgsf up', or name the "
+            "data dir of one by DGSF_DATA_DIR, or set DGSF_URL and DGSF_API_KEY",
+            flags="--data-dir, or --url and --api-key",
         )
     if not found_key:
-        raise ConfigError(f"no API key for {found_url}: set DGSF_API_KEY or pass --api-key")
+        raise ConfigError(f"no API key for {found_url}: set DGSF_API_KEY", flags="--api-key")
     return Connection(_checked(found_url), found_key)
 
 

@@ -20,7 +20,7 @@ from types import TracebackType
 from typing import Any
 
 from dgsf.config import KIB
-from dgsf.errors import FunctionError, RemoteError
+from dgsf.errors import DgsfError, FunctionError, RemoteError
 from dgsf.sdk.traces import Frame, remote_traceback
 
 MAX_PICKLE_BYTES = 256 * KIB
@@ -40,15 +40,15 @@ class RemoteCause(Exception):
 def describe(exc: BaseException, skip_frames_of_platform: bool = True) -> dict[str, Any]:
     """The exception as JSON-able data; `pickle` is base64 text, or None if it cannot travel."""
     kind = type(exc)
-    trace = user_frames(exc.__traceback__) if skip_frames_of_platform else exc.__traceback__
+    hidden = skip_frames_of_platform
     return {
         "type": _type_name(kind),
         "module": kind.__module__,
         "qualname": kind.__qualname__,
         "message": _clip(_text_of(exc)),
-        "traceback": _clip("".join(traceback.format_exception(kind, exc, trace))),
-        "cause": _cause_text(exc),
-        "frames": _frames(trace),
+        "traceback": formatted(exc, hidden),
+        "cause": _cause_text(exc, hidden),
+        "frames": _frames(exc, hidden),
         "mro": [_type_name(base) for base in kind.__mro__ if base is not object],
         "pickle": _pickled(exc),
     }
@@ -78,16 +78,45 @@ def user_frames(trace: TracebackType | None) -> TracebackType | None:
     return trace
 
 
-def _cause_text(exc: BaseException) -> str | None:
+def _is_our_mistake(exc: BaseException) -> bool:
+    """Raised inside the platform and no error that it means to raise: then its frames are what helps."""
+    trace = exc.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    inside = trace is not None and trace.tb_frame.f_code.co_filename.startswith(_PLATFORM_FOLDER)
+    return inside and not isinstance(exc, DgsfError | RuntimeError | TypeError | ValueError | IndexError)
+
+
+def _stack(exc: BaseException, hidden: bool) -> list[traceback.FrameSummary]:
+    """Its frames; `hidden`: without the platform's, but for those that a mistake of the platform went through."""
+    if not hidden:
+        return list(traceback.extract_tb(exc.__traceback__))
+    stack = traceback.extract_tb(user_frames(exc.__traceback__))
+    if _is_our_mistake(exc):
+        return list(stack)
+    return [frame for frame in stack if not frame.filename.startswith(_PLATFORM_FOLDER)]
+
+
+def formatted(exc: BaseException, hidden: bool = True) -> str:
+    """As Python prints it, with its causes, each without the platform's frames."""
+    shown = traceback.TracebackException.from_exception(exc)
+    waiting: list[tuple[Any, Any]] = [(shown, exc)]
+    while waiting:
+        part, of = waiting.pop()
+        part.stack = traceback.StackSummary.from_list(_stack(of, hidden))
+        parts = [(part.__cause__, of.__cause__), (part.__context__, of.__context__)]
+        parts += zip(part.exceptions or (), getattr(of, "exceptions", ()), strict=False)
+        waiting += [(inner, its) for inner, its in parts if inner is not None and its is not None]
+    return _clip("".join(shown.format()))
+
+
+def _cause_text(exc: BaseException, hidden: bool) -> str | None:
     cause = exc.__cause__ or (None if exc.__suppress_context__ else exc.__context__)
-    if cause is None:
-        return None
-    trace = user_frames(cause.__traceback__)
-    return _clip("".join(traceback.format_exception(type(cause), cause, trace)))
+    return None if cause is None else formatted(cause, hidden)
 
 
-def _frames(trace: TracebackType | None) -> list[dict[str, Any]]:
-    entries = list(traceback.extract_tb(trace))
+def _frames(exc: BaseException, hidden: bool) -> list[dict[str, Any]]:
+    entries = _stack(exc, hidden)
     if len(entries) > MAX_FRAMES:  # endless recursion: both ends tell the story
         entries = entries[: MAX_FRAMES // 2] + entries[-MAX_FRAMES // 2 :]
     return [{"file": e.filename, "line": e.lineno or 0, "name": e.name, "code": e.line or ""} for e in entries]
@@ -194,7 +223,10 @@ def _find_type(module: str, qualname: str) -> type[Exception] | None:
         except Exception:
             return None
     for part in qualname.split("."):
-        found = getattr(found, part, None)
+        try:
+            found = getattr(found, part, None)
+        except Exception:  # a name that is loaded when asked for, and what it needs is not here
+            return None
     return found if isinstance(found, type) and issubclass(found, Exception) else None
 
 

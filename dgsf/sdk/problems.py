@@ -15,8 +15,9 @@ from dgsf.errors import DgsfError, OverloadError, PlatformError, RequestError, U
 from dgsf.sdk.plan import Reply
 
 _BAD_KEY = (
-    "the platform does not know this API key; set DGSF_API_KEY or pass Client(api_key=...) (--api-key on the command "
-    "line), or let both unset to use the one in client.json that 'dgsf up' writes"
+    "the platform does not know this API key, or it was revoked; give another by DGSF_API_KEY, Client(api_key=...) or "
+    "--api-key on the command line. With none given it is the one in client.json: if that was revoked, stop 'dgsf up' "
+    "and start it again, which writes a new one"
 )
 _OWN_FIELDS = ("type", "title", "status", "code", "detail")
 

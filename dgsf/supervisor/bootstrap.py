@@ -9,7 +9,7 @@ import asyncio
 import json
 from pathlib import Path
 
-from dgsf.errors import StartError, StoreUnavailable
+from dgsf.errors import ConfigError, StartError, StoreUnavailable
 from dgsf.ids import key_digest, key_id_of, same_digest
 from dgsf.paths import Layout, write_private
 from dgsf.store.database import Database
@@ -20,6 +20,7 @@ from dgsf.store.rows import Role
 
 TENANT = "default"
 _LOOK_SECONDS = 0.1
+_CHECK_SECONDS = 10.0
 _STORE_SECONDS = 30.0  # everything starts at once here, and nobody waits for an answer yet
 
 
@@ -33,6 +34,19 @@ async def prepare_database(url: str, layout: Layout, *, fresh_fabric: bool) -> s
         return await _operator_key(Registry(database), layout.client_file)
     finally:
         await database.close()
+
+
+async def check_database(url: str) -> None:
+    """A database of somebody else's that cannot be used is told before anything starts."""
+    try:
+        database = await Database.connect(url, name="dgsf up", max_size=1, timeout=_CHECK_SECONDS)
+    except (StoreUnavailable, ConfigError) as error:
+        reason = error.message.removesuffix("; try again")
+        raise StartError(
+            f"the database of --database-url (DGSF_DATABASE_URL) cannot be used: {reason}; "
+            "correct it, start that server, or leave it out for an embedded one"
+        ) from None
+    await database.close()
 
 
 async def any_device_healthy(url: str) -> bool:

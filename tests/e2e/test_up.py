@@ -84,15 +84,16 @@ def test_a_taken_port_is_told_at_once(start):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (("--devices", "gpu:1"), "devices: 'gpu:1'"),
+        (("--devices", "gpu:1"), "--devices (DGSF_DEVICES): 'gpu:1'"),
         (("--gateways", "2", "--proxy", "inside"), "several gateways need the proxy apart"),
-        (("--database-url", "postgresql://nobody@127.0.0.1:1/x"), "database"),
+        (("--database-url", "postgresql://nobody@127.0.0.1:1/x"), "--database-url (DGSF_DATABASE_URL)"),
     ],
 )
 def test_bad_settings_are_one_clear_line(start, options, words):
     refused = start("data", *options)
     assert refused.wait_ended() != 0
     assert words in refused.said and "Traceback" not in refused.said
+    assert "stopping" not in refused.said, "it is told before anything starts"
     refused.assert_nothing_left()
 
 

@@ -94,6 +94,19 @@ async def test_keys_are_made_listed_and_revoked(world: World):
     assert (await world.ask("GET", "/v1/functions", key=made.json["key"])).status == 401
 
 
+async def test_the_key_in_use_is_revoked_only_by_force_and_the_refusal_says_what_it_would_do(world: World):
+    made = (await world.ask("POST", "/v1/keys", json={"role": "operator", "tenant": "locked-out"})).json
+    path, key = f"/v1/keys/{made['key_id']}", made["key"]
+    refused = await world.ask("DELETE", path, key=key)
+    assert (refused.status, refused.code) == (409, "conflict")
+    for words in (made["key_id"], "no operator key is left then", "'dgsf up'", "--force"):
+        assert words in refused.json["detail"]
+    other = (await world.ask("POST", "/v1/keys", json={"role": "operator"}, key=key)).json["key_id"]
+    assert f"operator key {other} stays" in (await world.ask("DELETE", path, key=key)).json["detail"]
+    assert (await world.ask("DELETE", f"{path}?force=1", key=key)).status == 204
+    assert (await world.ask("GET", "/v1/keys", key=key)).status == 401
+
+
 async def test_a_key_can_be_made_for_another_tenant(world: World):
     made = await world.ask("POST", "/v1/keys", json={"role": "deploy", "tenant": "newcomer"})
     assert made.json["tenant_name"] == "newcomer"

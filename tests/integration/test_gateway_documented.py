@@ -13,6 +13,7 @@ import pytest_asyncio
 from gateway_world import MIB, Answer, World, failing, fresh_database, packed, running
 
 from dgsf.errors import StoreUnavailable
+from dgsf.ids import key_id_of
 from dgsf.store.catalogue import Catalogue
 from gateway.openapi import errors_of
 from gateway.routes import ROUTES, match
@@ -88,6 +89,7 @@ PROVOKED: dict[tuple[str, str], Callable[[World], Awaitable[Answer]]] = {
     (MOVE, "invalid_json"): lambda w: w.ask("POST", "/v1/sessions/x/move", data=b"{"),
     (MOVE, "body_too_large"): lambda w: w.ask("POST", "/v1/sessions/x/move", data=b" " * 20_000),
     (MOVE, "not_found"): lambda w: w.ask("POST", "/v1/sessions/x/move", data=b"{}"),
+    ("DELETE /v1/keys/{key_id}", "conflict"): lambda w: w.ask("DELETE", f"/v1/keys/{key_id_of(w.keys['operator'])}"),
     ("DELETE /v1/keys/{key_id}", "not_found"): lambda w: w.ask("DELETE", "/v1/keys/nothing"),
 }
 

@@ -68,6 +68,19 @@ async def test_a_move_is_a_wish_that_its_proxy_finds(database):
         assert (row["move_to"], row["move_error"]) == (None, "no other device has room")
 
 
+async def test_a_function_host_is_no_device_to_move_to(database):
+    async with running(database) as world:
+        mine = state(world.tenant_id)
+        await SessionStore(database).write(7, 1, [mine])
+        place = {"node": "box", "kind": "host", "type": "host", "memory_bytes": 0, "slots": 1, "speed": 1.0}
+        where = {"price_nano_per_us": 0, "host_id": "h", "unix_path": None, "tcp_host": None, "tcp_port": None}
+        await world.context.devices.register(name="box/host0", **place, **where)
+        for to in ("box/host0", "host0"):
+            refused = await world.ask("POST", f"/v1/sessions/{mine.id}/move", json={"to": to})
+            assert refused.status == 404
+            assert "box/host0 is a function host and no device" in refused.json["detail"]
+
+
 async def test_a_drain_outlasts_heartbeats_and_ends_by_a_restore(database):
     async with running(database) as world:
         drained = await world.ask("POST", "/v1/devices/cpu-0/drain")

@@ -132,7 +132,8 @@ async def test_a_function_that_does_not_stop_is_killed(database):
 async def test_the_callers_own_timeout_can_only_shorten(database):
     async with world_of(database) as world:
         version = await world.deploy(nap, timeout=0.3)
-        assert (await world.call(version, 30, timeout_s=20)).state == "timed_out"
+        over = await world.call(version, 30, timeout_s=20)
+        assert over.state == "timed_out" and "timeout of 0.3 s" in over.failure.message
         assert (await world.call(version, 30, timeout_s=0.05)).state == "timed_out"
 
 

@@ -15,6 +15,7 @@ from dgsf.cli.output import ATTACHED, human, human_bytes, human_nano, human_us, 
 from dgsf.cli.run import parse_arguments
 from dgsf.cli.usage import parse_since
 from dgsf.errors import DgsfError, UsageError
+from dgsf.sdk.client import Client
 
 
 @pytest.fixture(scope="module")
@@ -155,7 +156,10 @@ def test_a_failing_function_shows_its_traceback_and_one_line(dgsf, sample):
     code, out, err = dgsf("run", f"{sample}::fail")
     assert (code, out) == (1, "")
     assert "raise ValueError('on purpose')" in err
-    assert err.splitlines()[-1] == "error: ValueError: on purpose (call call-1)"
+    assert err.splitlines()[-2:] == [
+        "ValueError: on purpose",
+        "error: the function raised this exception (call call-1)",
+    ]
 
 
 @pytest.mark.parametrize("listing", ["devices", "leases", "usage", "keys"])
@@ -166,6 +170,28 @@ def test_listings_are_tables_or_exact_json(dgsf, listing):
     assert json.loads(dgsf(listing, "--json")[1])[listing][0]["device_us"] == 1500
 
 
+@pytest.mark.parametrize("words", [["invoke", "s.add", "{}"], ["run", "FILE::add", "--a", "1"]])
+def test_whoever_interrupts_a_call_hears_what_becomes_of_it(dgsf, sample, monkeypatch, words):
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Client, "post", interrupted)
+    monkeypatch.setattr(Client, "outcome", interrupted)
+    code, _, err = dgsf(*(word.replace("FILE", sample) for word in words))
+    assert code == 130
+    assert "the call is stopped" in err and "charged" in err
+
+
+def test_lost_devices_are_listed_apart(dgsf, monkeypatch):
+    rows = [{"name": f"box/{state}", "state": state, "slots": 4} for state in ("lost", "healthy")]
+    hosts = [{"name": "box/host0", "state": "lost"}]
+    monkeypatch.setattr(Client, "devices", lambda self: {"devices": rows, "hosts": hosts})
+    there, _, lost = dgsf("devices")[1].partition("\nlost (")
+    assert "box/healthy" in there and "box/lost" not in there and "box/host0" not in there
+    assert "box/lost" in lost and "box/host0" in lost and "box/healthy" not in lost
+    assert json.loads(dgsf("devices", "--json")[1]) == {"devices": rows, "hosts": hosts}
+
+
 def test_usage_is_in_human_units(dgsf, platform):
     out = dgsf("usage", "--since", "1h")[1]
     assert "1.5 ms" in out
@@ -173,11 +199,14 @@ def test_usage_is_in_human_units(dgsf, platform):
     assert "since=" in platform.requests[-1][1]
 
 
-def test_keys_are_created_and_revoked(dgsf):
+def test_keys_are_created_and_revoked(dgsf, platform):
     code, out, err = dgsf("keys", "create", "--role", "invoke", "--name", "ci")
     assert (code, out) == (0, "dgsf_k2_invoke\n")
     assert "not shown again" in err
     assert dgsf("keys", "revoke", "k2")[0] == 0
+    assert "force" not in platform.requests[-1][1]
+    assert dgsf("keys", "revoke", "k2", "--force")[0] == 0
+    assert "force=1" in platform.requests[-1][1]
 
 
 @pytest.mark.parametrize(

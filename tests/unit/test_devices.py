@@ -76,7 +76,7 @@ def test_the_price_is_the_platforms_unless_given():
     ],
 )
 def test_a_mistake_is_named_with_an_example(text, told):
-    with pytest.raises(ConfigError, match="devices: ") as raised:
+    with pytest.raises(ConfigError, match=r"--devices \(DGSF_DEVICES\): ") as raised:
         parse_devices(text)
     assert told in raised.value.message
     assert "sim:A100:4" in raised.value.message or "limit" in raised.value.message
@@ -171,7 +171,7 @@ def test_a_node_has_a_function_host_unless_it_wants_none():
 
 @pytest.mark.parametrize("text", ["many", "-1", "", "2000", "1.5"])
 def test_a_wrong_number_of_hosts_is_told(text):
-    with pytest.raises(ConfigError, match="expected 'auto' or a number of slots"):
+    with pytest.raises(ConfigError, match=r"DGSF_HOSTS=.*: expected 'auto' or a number of slots"):
         parse_hosts(text)
 
 

@@ -132,6 +132,10 @@ def test_more_memory_than_leased_is_refused_and_freed(connect) -> None:
     with pytest.raises(Failed) as failed:
         guest.sync()
     assert failed.value.code == "out_of_memory"
+    assert (
+        "aten::empty.memory_format needs 4096.0 TiB (4503599627370496 bytes) more; in use are" in failed.value.message
+    )
+    assert "of the leased 64.0 MiB" in failed.value.message and "gpu_memory=" in failed.value.message
 
 
 def test_random_numbers_follow_the_seed_and_the_state(guest: TestGuest) -> None:

@@ -45,6 +45,23 @@ def test_the_walk_is_made_only_when_the_bound_is_passed() -> None:
         memory.reserve(80)
 
 
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        (
+            "DefaultCPUAllocator: can't allocate memory: you tried to allocate 4096 bytes. Error code 12",
+            "4.0 KiB (4096 bytes) more",
+        ),
+        ("CUDA out of memory. Tried to allocate 1.50 GiB. GPU 0 has", "1.5 GiB (1610612736 bytes) more"),
+        ("CUDA error: out of memory", "more memory than is left"),
+    ],
+)
+def test_a_refusal_of_the_allocator_says_what_was_wanted_and_where_to_ask_for_more(text: str, wanted: str) -> None:
+    told = str(Memory(100, lambda: 30, lambda: 0).refused("aten::zeros", RuntimeError(text)))
+    assert told.startswith(f"aten::zeros needs {wanted}; in use are 30 bytes of the leased 100 bytes; ")
+    assert "gpu_memory= of the function" in told and "memory= of dgsf.attach" in told
+
+
 def test_an_executor_may_hold_more_than_its_tensors() -> None:
     function = WorkerSpec(1, 0, 1, 1, 1, 100 << 20, False, "", "cpu", 0, {}, 0)
     assert function.process_bytes == 100 << 20

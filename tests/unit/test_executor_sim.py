@@ -83,6 +83,16 @@ def test_real_values_are_computed_and_time_is_the_models(connect) -> None:
     assert decode_usage(guest.usages[-1]).device_us == 20 * 500
 
 
+@pytest.mark.parametrize("options", [{}, {"launch_us": 1.0}, {"values": "dummy"}])
+def test_without_declared_kernel_times_a_session_is_billed_for_the_time_its_commands_took(connect, options) -> None:
+    guest = connect(device_kind="sim", device_options=options, usage=True)
+    guest.upload(1, torch.randn(64, 64))
+    guest.send(define(0, "aten::mm", hole(0), hole(0)), *([0, handle, [1]] for handle in range(2, 102)))
+    guest.sync()
+    guest.sync()
+    assert decode_usage(guest.usages[-1]).device_us > 0
+
+
 def dummy(connect, **spec: object) -> TestGuest:
     return connect(device_kind="sim", device_options=DUMMY, usage=True, **spec)
 

@@ -153,7 +153,7 @@ def test_a_wrong_key_is_refused_clearly(platform):
         wrong.list()
     assert raised.value.call_id == "call-1"
     assert raised.value.retryable is False
-    for way in ("DGSF_API_KEY", "Client(api_key=...)", "client.json"):
+    for way in ("DGSF_API_KEY", "Client(api_key=...)", "client.json", "revoked", "'dgsf up'"):
         assert way in raised.value.message
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from dgsf import cli
 from dgsf.errors import ConfigError
 from dgsf.sdk.connect import find_connection
 
@@ -27,9 +28,17 @@ def write(folder: Path, url: str, key: str) -> None:
     (folder / "client.json").write_text(json.dumps({"url": url, "api_key": key}))
 
 
-def test_nothing_known_says_what_to_do():
-    with pytest.raises(ConfigError, match="dgsf up"):
+def test_nothing_known_says_what_to_do(nowhere):
+    with pytest.raises(ConfigError, match="dgsf up") as raised:
         find_connection()
+    for words in (str(nowhere / "here" / ".dgsf"), str(nowhere / "home" / ".dgsf"), "DGSF_DATA_DIR", "DGSF_URL"):
+        assert words in raised.value.message
+    assert "--" not in raised.value.message, "a program has no command line"
+
+
+def test_the_command_line_names_its_flags(capsys):
+    assert cli.execute(["devices"]) == 2
+    assert "(or pass --data-dir, or --url and --api-key)" in capsys.readouterr().err
 
 
 def test_the_file_of_the_working_folder_wins_over_the_homes(nowhere):

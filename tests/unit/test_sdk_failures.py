@@ -11,6 +11,7 @@ import types
 import pytest
 
 import dgsf
+from dgsf.core.options import parse_options
 from dgsf.sdk.failures import MAX_PICKLE_BYTES, describe, rebuild
 
 
@@ -173,6 +174,47 @@ def test_endless_recursion_is_described_briefly():
         info = describe(error)
     assert len(info["frames"]) <= 100
     assert type(back(info)) is RecursionError
+
+
+def test_frames_of_the_platform_are_nowhere_in_what_a_caller_gets():
+    def body() -> None:
+        try:
+            parse_options({"colour": "red"})
+        except dgsf.UnknownOption as error:
+            raise Plain("no such colour") from error
+
+    try:
+        body()
+    except Plain as error:
+        info = describe(error)
+    assert [frame["name"] for frame in info["frames"]][-1] == "body"
+    for text in (info["traceback"], info["cause"]):
+        assert "colour" in text and "in body" in text and "options.py" not in text
+    with pytest.raises(dgsf.UnknownOption) as raised:
+        parse_options({"colour": "red"})
+    assert [frame["file"] for frame in describe(raised.value)["frames"]] == [__file__]
+
+
+def test_a_mistake_of_the_platforms_own_keeps_its_frames():
+    namespace: dict = {}
+    place = describe.__code__.co_filename
+    exec(compile("def broken():\n    {}['x']\n", place, "exec"), namespace)
+    try:
+        namespace["broken"]()
+    except KeyError as error:
+        info = describe(error)
+    assert [frame["name"] for frame in info["frames"]][-1] == "broken"
+
+
+def test_a_type_whose_module_lacks_what_it_needs_is_left_out(monkeypatch):
+    def missing(name: str) -> None:
+        raise ImportError("no torch here")
+
+    module = types.ModuleType("lazy_module")
+    module.__getattr__ = missing
+    monkeypatch.setitem(sys.modules, "lazy_module", module)
+    info = {**caught(Plain("x")), "module": "lazy_module", "qualname": "Heavy", "pickle": None}
+    assert type(back(info)).__name__ == "Heavy"
 
 
 @pytest.mark.parametrize(

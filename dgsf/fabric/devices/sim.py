@@ -26,6 +26,11 @@ class SimTiming:
     model: Roofline | None = None  # by shapes, where the table says nothing
     values: bool = True  # False: nothing is computed, all values are zero
 
+    @property
+    def times_kernels(self) -> bool:
+        """Whether it says what kernels take; else only the clock of the host can."""
+        return self.model is not None or self.kernel_us > 0 or bool(self.kernels)
+
     def of(self, kernel: str) -> float:
         """One launch of this kernel."""
         return self.launch_us + self.kernels.get(kernel, self.kernel_us)

@@ -22,7 +22,7 @@ from dgsf.remoting.executor.devices import Device
 from dgsf.remoting.executor.handles import CallFailure, Handles
 from dgsf.remoting.executor.kinds import Place, Prepared, Returns, prepare
 from dgsf.remoting.executor.limits import Limits, refuse_over
-from dgsf.remoting.executor.memory import Memory
+from dgsf.remoting.executor.memory import Memory, is_refusal
 from dgsf.remoting.executor.snapshot import Snapshots
 from dgsf.remoting.executor.traces import Traces
 from dgsf.remoting.protocol import Record, Status
@@ -31,7 +31,6 @@ USAGE_NS = 50_000_000
 FAILED: Final = object()
 _UNKNOWN = CallFailure(0, RemoteOpError.code, "the call failed")
 _MAX_MESSAGE = 4_000
-_OUT_OF_MEMORY = ("not enough memory", "out of memory", "can't allocate memory")
 
 
 class Machine:
@@ -165,7 +164,15 @@ class Machine:
                     self.handles.fail(out, earlier, kind.outs, tell=False)
                     return
                 error = RemoteOpError(f"{kind.name}: there is no tensor of handle {handle}")
-        self.handles.fail(out, CallFailure.of(self.calls, kind.refusal or _told(kind.name, error)), kind.outs)
+        self.handles.fail(out, CallFailure.of(self.calls, kind.refusal or self._told(kind.name, error)), kind.outs)
+
+    def _told(self, name: str, error: Exception) -> DgsfError:
+        """What the guest gets to know: our own errors as they are, torch's with type and text."""
+        if isinstance(error, DgsfError):
+            return error
+        if is_refusal(error):
+            return self.memory.refused(name, error)
+        return RemoteOpError(f"{type(error).__name__}: {str(error)[:_MAX_MESSAGE]}")
 
     def _drop_results(self, out: int) -> None:
         """The last call's results, which are the newest handles, do not fit."""
@@ -218,7 +225,7 @@ class Machine:
             found = self.device.get(tensor)
             data = uploads.bytes_of(found)
         except RuntimeError as error:
-            self.refuse(request, CallFailure.of(0, _told("fetch", error)))
+            self.refuse(request, CallFailure.of(0, self._told("fetch", error)))
             return
         if self.handles.untold is not None:
             self.reply(request, None)
@@ -285,13 +292,3 @@ def _new_ones(kind: Prepared, result: Any) -> list[Any]:
         if place is Place.NEW:
             found.extend(each) if isinstance(each, list | tuple) else found.append(each)
     return found
-
-
-def _told(name: str, error: Exception) -> DgsfError:
-    """What the guest gets to know: our own errors as they are, torch's with type and text."""
-    if isinstance(error, DgsfError):
-        return error
-    text = str(error)[:_MAX_MESSAGE]
-    if isinstance(error, MemoryError) or any(words in text for words in _OUT_OF_MEMORY):
-        return OutOfMemory(f"{name}: the device has not enough memory for this operation; free tensors or ask for more")
-    return RemoteOpError(f"{type(error).__name__}: {text}")

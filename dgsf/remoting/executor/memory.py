@@ -7,12 +7,16 @@ call whose results do not fit loses them.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
 from dgsf.core.sizes import describe_bytes
 from dgsf.errors import OutOfMemory
 
+_REFUSED = ("not enough memory", "out of memory", "can't allocate memory")
+_TRIED = re.compile(r"tried to allocate ([\d.]+) (bytes|KiB|MiB|GiB)", re.IGNORECASE)
+_UNITS = {"bytes": 1, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30}
 _WALK_SHARE = 50  # for reports, at most a fiftieth of the time is spent on walks
 
 
@@ -25,9 +29,21 @@ def storage_bytes(tensors: Iterable[Any]) -> int:
     return sum(sizes.values())
 
 
-def too_much(asked: int, live: int, lease: int) -> OutOfMemory:
+def is_refusal(error: Exception) -> bool:
+    """Whether an allocator says that there is no memory."""
+    return isinstance(error, MemoryError) or any(words in str(error) for words in _REFUSED)
+
+
+def tried_bytes(text: str) -> int:
+    """What an allocator says it was asked for; 0 if it does not say."""
+    found = _TRIED.search(text)
+    return int(float(found[1]) * _UNITS[found[2].lower()]) if found else 0
+
+
+def too_much(asked: int, live: int, lease: int, name: str = "the operation") -> OutOfMemory:
+    wanted = f"{describe_bytes(asked)} more" if asked else "more memory than is left"
     return OutOfMemory(
-        f"the operation needs {describe_bytes(asked)} more; in use are {describe_bytes(live)} "
+        f"{name} needs {wanted}; in use are {describe_bytes(live)} "
         f"of the leased {describe_bytes(lease)}; "
         "free tensors or ask for more memory (gpu_memory= of the function, memory= of dgsf.attach)",
         asked=asked,
@@ -63,6 +79,10 @@ class Memory:
         if asked > self.room and self.walk() + asked > self.lease:
             raise too_much(asked, self.live, self.lease)
         self.room -= asked
+
+    def refused(self, name: str, error: Exception) -> OutOfMemory:
+        """The allocator refused an operation before its results could be counted."""
+        return too_much(tried_bytes(str(error)), self.walk(), self.lease, name)
 
     def estimate(self) -> int:
         """For reports: exact if it is cheap to say, else the bound."""

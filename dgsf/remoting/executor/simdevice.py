@@ -1,4 +1,7 @@
-"""A simulated GPU under a session, with real values: the CPU computes, the launch queue keeps the GPU's time."""
+"""A simulated GPU under a session, with real values: the CPU computes, the launch queue keeps the GPU's time.
+
+Where no time of kernels was declared, the time that the CPU took is the device's, as on a CPU device.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +60,7 @@ class SimDevice(Host):
         self.queue = LaunchQueue(timing.launch_us)
 
     def used_us(self) -> int:
-        return self.queue.used_ns // 1000
+        return self.queue.used_ns // 1000 if self.timing.times_kernels else super().used_us()
 
     def finish(self) -> None:
         self.queue.finish()

@@ -14,6 +14,7 @@ import torch
 
 from dgsf.remoting.guest import autocast, factories, fused, memory, special, tensor  # noqa: F401 - `special` registers its operators
 from dgsf.remoting.guest.bound import FORKED, bound
+from dgsf.remoting.guest.failures import guarded
 
 _done: list[Any] = []
 
@@ -53,6 +54,7 @@ class DeviceModule:
     def get_device_name(self, device: Any = None) -> str:
         return "DGSF remote device"
 
+    @guarded
     def synchronize(self, device: Any = None) -> None:
         if bound.stream is not None:
             bound.stream.sync()

@@ -5,11 +5,13 @@ They take a device but no tensor, so torch asks the backend itself.  `empty` and
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from dgsf.remoting.guest.dispatch import dispatch
+from dgsf.remoting.guest.failures import guarded
 from dgsf.remoting.guest.plans import plan_of
 from dgsf.remoting.guest.tensor import pending
 from dgsf.remoting.guest.transfer import check_index
@@ -88,8 +90,8 @@ def _copy_from(source: torch.Tensor, target: torch.Tensor, non_blocking: bool = 
 
 def register(library: Any) -> None:
     """Give torch the kernels."""
-    lazy = {"aten::empty.memory_format": _empty, "aten::empty_strided": _empty_strided}
+    lazy: dict[str, Callable[..., Any]] = {"aten::empty.memory_format": _empty, "aten::empty_strided": _empty_strided}
     for func in factory_overloads():
         name = func.name()
-        library.impl(name.removeprefix("aten::"), lazy.get(name) or _kernel(func), "PrivateUse1")
-    library.impl("_copy_from", _copy_from, "PrivateUse1")
+        library.impl(name.removeprefix("aten::"), guarded(lazy.get(name) or _kernel(func)), "PrivateUse1")
+    library.impl("_copy_from", guarded(_copy_from), "PrivateUse1")

@@ -9,6 +9,7 @@ kept one is raised in its place as soon as the engine has returned.
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from contextlib import ExitStack
 from importlib import import_module
 from typing import Any
@@ -58,6 +59,17 @@ class RemoteLinAlgError(_Torchs, RemoteOpError, torch.linalg.LinAlgError):
     """Linear algebra failed on the remote device."""
 
 
+PUBLIC = (
+    DeviceOutOfMemory,
+    RemoteIndexError,
+    RemoteTypeError,
+    RemoteValueError,
+    RemoteNotImplementedError,
+    RemoteLinAlgError,
+)
+for _kind in PUBLIC:
+    _kind.__module__ = "dgsf"  # where programs find it, and what a traceback shows
+
 _BY_NAME: dict[str, type[DgsfError]] = {
     "RuntimeError": RemoteOpError,
     "IndexError": RemoteIndexError,
@@ -83,12 +95,37 @@ class _Refused:
     """No tensor, so that the engine stops."""
 
 
-def keep(error: BaseException) -> Any:
-    """Answer the engine after an error; outside of a backward pass the error is simply raised again."""
+REFUSED = _Refused()
+
+
+def to_raise(error: BaseException) -> BaseException | None:
+    """The error as its user should see it; None in a backward pass: it is kept, and the engine is to be refused."""
+    if isinstance(error, _USERS):
+        error.__cause__ = error.__context__ = None
+        error.__suppress_context__ = False  # raised outside of our handlers, it gets the program's own context
+        error = error.with_traceback(None)
     if _in_backward() < 0:
-        raise error.with_traceback(None) if isinstance(error, _USERS) else error
+        return error
     _kept.__dict__.setdefault("error", error)
-    return _Refused()
+    return None
+
+
+def guarded(kernel: Callable[..., Any]) -> Callable[..., Any]:
+    """A kernel whose errors show one frame of ours, and do not end a backward pass by ending the process."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return kernel(*args, **kwargs)
+        except BaseException as error:
+            failure = to_raise(error)
+        if failure is None:
+            return REFUSED
+        try:
+            raise failure
+        finally:
+            del failure  # a frame that holds its own error would keep the call's tensors
+
+    return call
 
 
 def install(stack: ExitStack) -> None:

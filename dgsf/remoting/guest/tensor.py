@@ -48,7 +48,13 @@ class RemoteTensor(torch.Tensor):
         try:
             return _dispatch(func, args, kwargs or {})
         except BaseException as error:
-            return failures.keep(error)
+            failure = failures.to_raise(error)
+        if failure is None:
+            return failures.REFUSED
+        try:
+            raise failure
+        finally:
+            del failure  # a frame that holds its own error would keep the call's tensors
 
     @property
     def data(self) -> Any:
