@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from dgsf.config import Settings, load_settings
+from dgsf.core.devices import AUTO, DeviceSpec, parse_hosts
 from dgsf.errors import StartError
 
 
@@ -24,13 +25,10 @@ from dgsf.errors import StartError
 @click.option("--node", help="This machine's name in the pool (default: the host name).")
 def command(**flags: Any) -> None:
     """Start everything on this machine and stay; prints 'ready URL' when calls are answered."""
-    from dgsf.core.devices import parse_devices, parse_hosts
     from dgsf.remoting.guest.modes import parse_modes
 
     settings = load_settings(**flags)
-    parse_devices(settings.devices, _read)  # a mistake there is told before anything starts
-    parse_hosts(settings.hosts)
-    parse_modes(settings.remoting)
+    parse_modes(settings.remoting)  # a mistake there is told before anything starts
     start(settings)
 
 
@@ -42,6 +40,7 @@ def start(settings: Settings) -> None:
     from dgsf.supervisor.progress import Progress
     from dgsf.telemetry import setup_logging
 
+    offered = _offered(settings)
     layout = layout_of(settings)
     for folder in (layout.data_dir, layout.logs):
         private_folder(folder)
@@ -60,7 +59,7 @@ def start(settings: Settings) -> None:
             devices=_absolute(settings.devices),
         )
         try:
-            asyncio.run(Platform(whole, layout, progress).run())
+            asyncio.run(Platform(whole, layout, progress, offered).run())
         except* StartError as group:
             raise _first(group) from None
 
@@ -73,9 +72,14 @@ def _first(group: BaseExceptionGroup[StartError]) -> StartError:
     return found
 
 
-def _read(path: str) -> str:
-    with open(os.path.expanduser(path)) as file:
-        return file.read()
+def _offered(settings: Settings) -> list[DeviceSpec]:
+    """The devices of this machine; ones that it does not have cannot be waited for, so that is told at once."""
+    from dgsf.fabric.devices import offers
+
+    parse_hosts(settings.hosts)
+    if settings.ray_address and settings.devices == AUTO:
+        return []  # the Ray node on this machine, if there is one, says which
+    return offers(settings.devices, settings.hosts, settings.price_nano_per_us)
 
 
 def _absolute(devices: str) -> str:

@@ -1,7 +1,7 @@
 """A whole platform on one machine, from the first process to the last.
 
 Parts that do not need each other start at the same time: Postgres and Ray, then controller, proxy and
-gateways.  It is ready when a device is healthy and the gateway says that calls are answered.  Whatever
+gateways.  It is ready when this machine's devices are there and the gateway says that calls are answered.  Whatever
 way it ends, by a signal, a failed start or an error, the parts are stopped in order (gateways, proxy,
 controller, Ray, Postgres) and nothing that carries our mark is left.
 """
@@ -12,15 +12,17 @@ import asyncio
 import logging
 import shutil
 import signal
-from collections.abc import Awaitable, Callable
+import time
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 from dgsf.config import Settings
-from dgsf.core.devices import AUTO
+from dgsf.core.devices import AUTO, DeviceSpec, parse_hosts
 from dgsf.paths import Layout, secret_in
 from dgsf.store.embedded import EmbeddedPostgres
 from dgsf.supervisor import leftovers
-from dgsf.supervisor.bootstrap import any_device_healthy, prepare_database, write_client_file
+from dgsf.supervisor.arrivals import Arrivals
+from dgsf.supervisor.bootstrap import devices_arrived, prepare_database, write_client_file
 from dgsf.supervisor.keeper import Keeper, Part, child_part
 from dgsf.supervisor.parts import Commands
 from dgsf.supervisor.ports import http_status
@@ -39,11 +41,15 @@ _STOP_ORDER = ("gateway", "proxy", "controller", "ray", "postgres")
 class Platform:
     """`run` starts it, stays, and stops it."""
 
-    def __init__(self, settings: Settings, layout: Layout, progress: Progress) -> None:
+    def __init__(
+        self, settings: Settings, layout: Layout, progress: Progress, offered: Sequence[DeviceSpec] = ()
+    ) -> None:
+        """`offered`: the devices of this machine."""
         self._settings = settings
         self._layout = layout
         self._progress = progress
         self._commands = Commands(settings, layout)
+        self._offered = offered
         self._ray = None if settings.ray_address else LocalRay()
         self._postgres: EmbeddedPostgres | None = None
         self._keepers: dict[str, list[Keeper]] = {kind: [] for kind in _STOP_ORDER}
@@ -121,8 +127,14 @@ class Platform:
             if self._ray is not None:
                 waits.create_task(self._step("ray", self._ray.ready))
             waits.create_task(self._step("gateway", lambda: self._answers("/healthz")))
-            waits.create_task(self._step("devices", lambda: any_device_healthy(self._settings.database_url)))
+            arrivals, url = self._arrivals(), self._settings.database_url
+            waits.create_task(self._step("devices", lambda: devices_arrived(url, arrivals, self._progress.say)))
         await self._step("calls", lambda: self._answers("/readyz"), "answered")
+
+    def _arrivals(self) -> Arrivals:
+        names = [] if self._ray is None else [f"{self._settings.node_name}/{spec.short_name}" for spec in self._offered]
+        host, log = parse_hosts(self._settings.hosts) is not None, str(self._log_of("controller"))
+        return Arrivals(names, host=host, now_s=time.monotonic(), log=log)
 
     async def _step(self, name: str, ready: Callable[[], Awaitable[bool]], done: str = "ready") -> None:
         with self._progress.step(name, done):
