@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from pathlib import Path
 from typing import Any
 
 import click
@@ -75,8 +76,11 @@ def _first(group: BaseExceptionGroup[StartError]) -> StartError:
 def _offered(settings: Settings) -> list[DeviceSpec]:
     """The devices of this machine; ones that it does not have cannot be waited for, so that is told at once."""
     from dgsf.fabric.devices import offers
+    from dgsf.fabric.ray_node import check_token
 
     parse_hosts(settings.hosts)
+    if settings.ray_address:
+        check_token(settings.ray_address, os.environ, Path.home())
     if settings.ray_address and settings.devices == AUTO:
         return []  # the Ray node on this machine, if there is one, says which
     return offers(settings.devices, settings.hosts, settings.price_nano_per_us)

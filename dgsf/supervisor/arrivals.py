@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 
 from dgsf.store.rows import DeviceRow
 
-PATIENCE_SECONDS = 30.0  # since the last one came
+PATIENCE_SECONDS = 60.0  # since the last one came
 _ABSENT = frozenset({"lost", "suspect"})
 _DEVICE, _HOST = "a device of the cluster", "a function host of the cluster"
 

@@ -29,11 +29,12 @@ from dgsf.supervisor.ports import http_status
 from dgsf.supervisor.postgres import RunningPostgres
 from dgsf.supervisor.processes import Child, Command
 from dgsf.supervisor.progress import Progress
-from dgsf.supervisor.ray import LocalRay
+from dgsf.supervisor.ray import LocalRay, there
 from dgsf.wire.shared import SharedArea
 
 _log = logging.getLogger(__name__)
 _LOOK_SECONDS = 0.05
+_RAY_SECONDS = 15.0  # for a cluster that is started at the same time
 _END_DEVICES_SECONDS = 60.0  # a process of its own that joins the cluster first
 _STOP_ORDER = ("gateway", "proxy", "controller", "ray", "postgres")
 
@@ -51,6 +52,7 @@ class Platform:
         self._commands = Commands(settings, layout)
         self._offered = offered
         self._ray = None if settings.ray_address else LocalRay()
+        self._ending: Child | None = None
         self._postgres: EmbeddedPostgres | None = None
         self._keepers: dict[str, list[Keeper]] = {kind: [] for kind in _STOP_ORDER}
         self._tasks: list[asyncio.Task[None]] = []
@@ -85,7 +87,10 @@ class Platform:
     async def _start(self) -> None:
         with self._progress:
             self._make_secrets()
-            if self._ray is not None:
+            if self._ray is None:
+                with self._progress.step(f"Ray at {self._settings.ray_address}", "there"):
+                    await there(self._settings.ray_address, _RAY_SECONDS)
+            else:
                 self._keep("ray", child_part("Ray", self._ray_command, self._log_of("ray"), on_end=self._ray_ended))
             with self._progress.step("postgres"):
                 await self._start_database()
@@ -188,6 +193,8 @@ class Platform:
         if self._told.is_set():  # the second time: at once
             for keeper in self._all():
                 keeper.give_up()
+            if self._ending is not None:
+                self._ending.kill()
         self._told.set()
 
     async def _wait_to_be_told(self) -> None:
@@ -198,7 +205,7 @@ class Platform:
         self._progress.say("stopping; calls that run have up to 10 s to end, Ctrl-C again stops at once")
         for kind, group in self._keepers.items():
             await asyncio.gather(*(keeper.stop() for keeper in group), return_exceptions=True)
-            if kind == "controller" and group and self._ray is None:
+            if kind == "controller" and self._ray is None and any(not keeper.hopeless for keeper in group):
                 await self._end_devices()
         for task in self._tasks:
             task.cancel()
@@ -214,13 +221,16 @@ class Platform:
 
     async def _end_devices(self) -> None:
         """On a cluster that is not ours the device servers would stay."""
-        child = await Child.start(self._commands.controller(self._settings.ray_address, "--end-devices"))
+        child = self._ending = await Child.start(self._commands.controller(self._settings.ray_address, "--end-devices"))
         try:
             async with asyncio.timeout(_END_DEVICES_SECONDS):
-                await child.wait()
+                failed = await child.wait() != 0
         except TimeoutError:
+            failed = True
             child.kill()
-            self._progress.say("the device servers could not be ended: Ray does not answer")
+        if failed:
+            address, log = self._settings.ray_address, self._log_of("controller")
+            self._progress.say(f"the device servers could not be ended: Ray at {address} does not answer; log: {log}")
 
     def _sweep(self) -> None:
         left = leftovers.end_marked(self._layout.mark)

@@ -2,12 +2,32 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 
+from dgsf.errors import StartError
 from dgsf.fabric.ray_node import RayNode
 from dgsf.supervisor.parts import Commands
 from dgsf.supervisor.ports import answers, free_port
 from dgsf.supervisor.processes import Command
+
+_LOOK_SECONDS = 0.2
+
+
+async def there(address: str, seconds: float) -> None:
+    """StartError if nobody listens at a cluster's address within that time."""
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdigit():
+        return  # 'auto' and the like: for Ray to find
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + seconds
+    while not await answers(host.strip("[]"), int(port)):
+        if loop.time() > deadline:
+            raise StartError(
+                f"nothing answers at Ray's address {address} for {seconds:g} s; is 'ray start --head' running there? "
+                "without --ray-address (DGSF_RAY_ADDRESS) 'dgsf up' starts a Ray of its own"
+            )
+        await asyncio.sleep(_LOOK_SECONDS)
 
 
 class LocalRay:

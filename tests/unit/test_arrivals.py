@@ -49,7 +49,8 @@ def test_of_a_cluster_the_first_device_and_the_first_function_host_will_do():
 
 
 @pytest.mark.parametrize("more", [(), ("--ray-address", "127.0.0.1:1")], ids=["own Ray", "a cluster"])
-def test_devices_that_this_machine_does_not_have_are_told_before_anything_starts(more, tmp_path, capsys):
+def test_devices_that_this_machine_does_not_have_are_told_before_anything_starts(more, tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("RAY_AUTH_TOKEN", "a token")
     assert execute(["up", "--devices", "cuda:999", "--data-dir", str(tmp_path / "data"), *more]) == 2
     assert "999 CUDA GPUs are asked for" in capsys.readouterr().err
     assert not (tmp_path / "data").exists()
