@@ -21,6 +21,8 @@ from dgsf.errors import StartError
 @click.option("--devices", help="Devices of this machine: 'auto', or e.g. 'cpu:2' or 'cpu:1,sim:A100:4'.")
 @click.option("--database-url", help="A PostgreSQL server to use instead of the embedded one.")
 @click.option("--ray-address", help="A Ray cluster to use instead of a local one.")
+@click.option("--ray-host", help="Address of this machine at which its own Ray listens (default 127.0.0.1).")
+@click.option("--ray-port", type=int, help="Port of its own Ray, for other machines to join (default: any free one).")
 @click.option("--gateways", type=int, help="Gateway processes that share the port (default 1).")
 @click.option("--proxy", type=click.Choice(["auto", "inside", "apart"]), help="Where the proxy lives.")
 @click.option("--node", help="This machine's name in the pool (default: the host name).")
@@ -37,7 +39,7 @@ def start(settings: Settings) -> None:
     from dgsf.paths import layout_of, private_folder
     from dgsf.supervisor import leftovers
     from dgsf.supervisor.platform import Platform
-    from dgsf.supervisor.ports import check_free, free_port
+    from dgsf.supervisor.ports import check_free, check_ray_place, free_port
     from dgsf.supervisor.progress import Progress
     from dgsf.telemetry import setup_logging
 
@@ -52,6 +54,8 @@ def start(settings: Settings) -> None:
         if count or old:
             progress.say(f"ended {count} processes that an earlier run had left behind")
         check_free(settings.host, settings.port)
+        if not settings.ray_address:
+            check_ray_place(settings.ray_host, settings.ray_port)
         private_folder(layout.run_dir)
         whole = settings.with_changes(
             port=settings.port or free_port(settings.host),

@@ -67,10 +67,11 @@ class RayNode:
     temp_dir: Path
     port: int = 0  # of the head
     head_address: str = ""  # empty: this is the head
+    host: str = LOOPBACK  # of the head: the address at which others find it
 
     @property
     def address(self) -> str:
-        return self.head_address or f"{LOOPBACK}:{self.port}"
+        return self.head_address or f"{self.host}:{self.port}"
 
     def command(self) -> list[str]:
         join = [f"--address={self.head_address}"]
@@ -90,7 +91,7 @@ class RayNode:
         ]
 
     def _head_options(self) -> list[str]:
-        own = ["--head", f"--port={self.port}", f"--node-ip-address={LOOPBACK}"]
+        own = ["--head", f"--port={self.port}", f"--node-ip-address={self.host}"]
         return [*own, "--include-dashboard=false", "--no-monitor"]
 
     def environment(self, settings: Settings, token: str) -> dict[str, str]:

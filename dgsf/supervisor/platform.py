@@ -18,6 +18,7 @@ from pathlib import Path
 
 from dgsf.config import Settings
 from dgsf.core.devices import AUTO, DeviceSpec, parse_hosts
+from dgsf.fabric.ray_node import LOOPBACK
 from dgsf.paths import Layout, secret_in
 from dgsf.store.embedded import EmbeddedPostgres
 from dgsf.supervisor import leftovers
@@ -130,11 +131,19 @@ class Platform:
     async def _wait_for_parts(self) -> None:
         async with asyncio.TaskGroup() as waits:
             if self._ray is not None:
-                waits.create_task(self._step("ray", self._ray.ready))
+                waits.create_task(self._ray_ready(self._ray))
             waits.create_task(self._step("gateway", lambda: self._answers("/healthz")))
             arrivals, url = self._arrivals(), self._settings.database_url
             waits.create_task(self._step("devices", lambda: devices_arrived(url, arrivals, self._progress.say)))
         await self._step("calls", lambda: self._answers("/readyz"), "answered")
+
+    async def _ray_ready(self, ray: LocalRay) -> None:
+        await self._step("ray", ray.ready)
+        if self._settings.ray_port or self._settings.ray_host != LOOPBACK:
+            token = self._layout.ray_token_file
+            self._progress.say(
+                f"others join with: dgsf fabric --ray-address {ray.address} (RAY_AUTH_TOKEN: in {token})"
+            )
 
     def _arrivals(self) -> Arrivals:
         names = [] if self._ray is None else [f"{self._settings.node_name}/{spec.short_name}" for spec in self._offered]

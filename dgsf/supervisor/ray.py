@@ -31,7 +31,7 @@ async def there(address: str, seconds: float) -> None:
 
 
 class LocalRay:
-    """A head on the loopback address; each start is a new session on a new port."""
+    """A head on the loopback address, or where others can join it; each start is a new session."""
 
     def __init__(self) -> None:
         self._node: RayNode | None = None
@@ -45,8 +45,10 @@ class LocalRay:
         folder = commands.layout.ray
         shutil.rmtree(folder, ignore_errors=True)  # sessions of earlier lives
         folder.mkdir(mode=0o700)
-        # Another port each time: the old one may still be held by what is dying.
-        self._node = RayNode(commands.settings.node_name, folder, free_port())
+        settings = commands.settings
+        # Another port each time unless one is set: the old one may still be held by what is dying.
+        port = settings.ray_port or free_port(settings.ray_host)
+        self._node = RayNode(settings.node_name, folder, port, host=settings.ray_host)
         return commands.ray(self._node)
 
     async def ready(self) -> bool:

@@ -7,9 +7,9 @@ import pytest
 from dgsf.cli.controller import _known
 from dgsf.errors import ConfigError, StartError
 from dgsf.fabric.cluster import ClusterLost
-from dgsf.fabric.ray_node import check_token, is_refusal
+from dgsf.fabric.ray_node import RayNode, check_token, is_refusal
 from dgsf.supervisor.keeper import TRIES_AT_START, Keeper, Part
-from dgsf.supervisor.ports import free_port
+from dgsf.supervisor.ports import check_ray_place, free_port
 from dgsf.supervisor.ray import there
 
 
@@ -87,6 +87,17 @@ def test_a_missing_token_is_one_line_with_the_file_where_it_is(tmp_path):
     file.write_text("t")
     check_token("head:6379", {}, tmp_path)
     check_token("head:6379", {"RAY_AUTH_TOKEN_PATH": str(file)}, tmp_path / "elsewhere")
+
+
+def test_the_head_listens_where_it_is_told_and_not_everywhere(tmp_path):
+    node = RayNode("first", tmp_path, 6379, host="10.0.0.5")
+    assert node.address == "10.0.0.5:6379"
+    assert {"--node-ip-address=10.0.0.5", "--port=6379"} <= set(node.command())
+    with pytest.raises(StartError, match="by which the other machines reach this one"):
+        check_ray_place("0.0.0.0", 6379)
+    with pytest.raises(StartError, match="--ray-host"):
+        check_ray_place("192.0.2.77", 0)  # not of this machine
+    check_ray_place("127.0.0.1", 0)
 
 
 def test_a_refused_token_is_found_in_what_led_to_the_error():
