@@ -50,6 +50,8 @@ class Settings:
     data_dir: Path = _setting(Path(".dgsf"), "folder for the embedded database, keys and logs")
     database_url: str = _setting("", "PostgreSQL URL; empty: an embedded server in the data dir", secret=True)
     ray_address: str = _setting("", "address of a Ray cluster; empty: start a local one")
+    ray_host: str = _setting("127.0.0.1", "address of this machine at which its own Ray listens, for others to join")
+    ray_port: int = _setting(0, "port of its own Ray (0: any free one)", low=0, high=65535)
     devices: str = _setting("auto", "devices of this node: 'auto', or e.g. 'cpu:2' or 'cpu:1,sim:A100:4'")
     hosts: str = _setting(
         "auto", "slots for bodies of attach='fabric' functions on this node: 'auto' or a number, 0: none"

@@ -204,7 +204,7 @@ class NoDevice(PlatformError):
 
 
 class StartDeadlineMissed(PlatformError):
-    """The call could not be started before its start deadline; it did not run."""
+    """The call, or the device that it needs, could not be had before its start deadline; nothing was charged."""
 
     code = "start_deadline_missed"
 

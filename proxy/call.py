@@ -47,8 +47,14 @@ class ActiveCall:
         """Whether its time to start has passed; one that has started before may go on at any time."""
         return now_us > self.dead_us and self.life.attempt == 1
 
-    def missed(self, now_us: int) -> StartDeadlineMissed:
-        return StartDeadlineMissed(f"not started within {(now_us - self.arrived_us) / 1e6:.1f} s")
+    def start_left_s(self, now_us: int) -> float | None:
+        """What its start deadline leaves for the wait for a device; None: no deadline, it has started before."""
+        return max(0, self.dead_us - now_us) / 1e6 if self.life.attempt == 1 else None
+
+    def missed(self, now_us: int, waited_for: str) -> StartDeadlineMissed:
+        return StartDeadlineMissed(
+            f"not started within {(now_us - self.arrived_us) / 1e6:.1f} s; waited for {waited_for}"
+        )
 
     @property
     def unwanted(self) -> bool:

@@ -44,6 +44,7 @@ class Lane:
         self.links: list[WorkerLink] = []
         self.starting = 0
         self.starved = False  # wants a worker that the pool has no room for
+        self.lack = ""  # why the last one could not be started; empty: it was
         self.name = name_of(self.version.tenant_id, self.version.name)  # of all versions alike
         self.used_us = clock.now_us()
         self._host = host
@@ -79,7 +80,7 @@ class Lane:
                 continue
             if queue[0].late(now):
                 call = queue.popleft()
-                self._host.call_over(self, call, None, Failure.of(call.missed(now)))
+                self._host.call_over(self, call, None, Failure.of(call.missed(now, self.waits_for)))
                 continue
             link = self._pick(now)
             if link is None:
@@ -120,6 +121,7 @@ class Lane:
 
     # --- workers
     def worker_ready(self, link: WorkerLink) -> None:
+        self.lack = ""
         if not link.lost:
             self.links.append(link)
         self.pump()
@@ -157,6 +159,17 @@ class Lane:
         if not self.queue:
             return None
         return max(0, self.queue[0].dead_us - now_us + self.queue[0].timeout_us) / 1e6
+
+    @property
+    def waits_for(self) -> str:
+        """What keeps its calls waiting, for one that has waited too long."""
+        if self.lack:
+            return f"a worker: {self.lack}"
+        if self.starting:
+            return "a worker that is being started; a longer start deadline would have done"
+        busy, most = len(self.links), self.options.max_workers
+        way_out = "; raise max_workers= for more" if most and busy >= most else ""
+        return f"its turn: {len(self.queue) + 1} calls waited for {busy} busy workers{way_out}"
 
     @property
     def running(self) -> int:

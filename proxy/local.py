@@ -41,12 +41,12 @@ from proxy.losses import failure_of_exit, with_its_time
 from proxy.recorder import Recorder
 from proxy.room import RoomMaker
 from proxy.sessions.hub import SessionHub
-from proxy.starter import NoRoom, Starter, none_takes_work
+from proxy.starter import NoRoom, Starter, Withheld
 from proxy.worker_link import WorkerLink
 
 log = logging.getLogger(__name__)
 TICK_SECONDS = 0.02
-NO_DEVICE_SECONDS = 5.0
+WITHHELD_SECONDS = 5.0  # an operator who takes all devices out of use may be about to restore one
 LANE_FORGET_SECONDS = 60.0
 DRAIN_SECONDS = 10.0
 DRAIN_LOOK_SECONDS = 1.0
@@ -222,13 +222,14 @@ class LocalProxy:
 
     async def _not_started(self, lane: Lane, error: Exception) -> None:
         """No worker: wait for room or a device, or tell the callers what their function or the store lacks."""
+        lane.lack = str(error)
         if isinstance(error, NoRoom):
             await self.room.make_for(lane, error.short_nodes)
         elif isinstance(error, DgsfError) and (isinstance(error, StoreUnavailable) or error.status != NoDevice.status):
             self._fail_queue(lane, error)
         else:
             log.warning("worker_start_failed", extra={"version": lane.version.version_id, "error": str(error)})
-            self.room.wait_for_device(lane, isinstance(error, NoDevice))
+            self.room.wait_for_device(lane, isinstance(error, Withheld))
 
     async def _bury(self, lane: Lane, link: WorkerLink, begun: list[ActiveCall]) -> None:
         """A worker is gone: find out why, answer for what it was running, give its slot back."""
@@ -345,12 +346,12 @@ class LocalProxy:
     def _look_at_queue(self, lane: Lane, now_us: int) -> None:
         if not self.recorder.available:
             self._fail_queue(lane, StoreUnavailable())
-        elif self.room.without_device_us(lane, now_us) > NO_DEVICE_SECONDS * 1e6:
-            self._fail_queue(lane, none_takes_work(lane.options))
+        elif self.room.withheld_us(lane, now_us) > WITHHELD_SECONDS * 1e6:
+            self._fail_queue(lane, NoDevice(lane.lack))
         else:
             for call in [call for call in lane.queue if call.late(now_us)]:
                 lane.queue.remove(call)
-                self.recorder.finish(call, None, Failure.of(call.missed(now_us)))
+                self.recorder.finish(call, None, Failure.of(call.missed(now_us, lane.waits_for)))
 
     def _look_at(self, link: WorkerLink, now_us: int) -> None:
         """Stop the running call if its time is up or nobody wants it; kill the worker if it does not stop."""

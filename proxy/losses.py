@@ -27,7 +27,10 @@ from dgsf.wire.messages import Failure, WorkerExit
 from proxy.sessions.owner import OpenSession
 
 # The ends of a session that are not the function's doing.
-_SESSION_FAULTS = (NoDevice, DoesNotFit, OverloadError, StoreUnavailable, SessionLost, LeaseLost, ShuttingDown)
+_SESSION_FAULTS = (
+    *(NoDevice, StartDeadlineMissed, DoesNotFit, OverloadError),
+    *(StoreUnavailable, SessionLost, LeaseLost, ShuttingDown),
+)
 _BY_REASON: dict[str, type[DgsfError]] = {"timeout": FunctionTimeout, "cancel": FunctionCancelled}
 
 
@@ -56,8 +59,6 @@ def lawful(failure: Failure | None) -> Failure | None:
 def verdict(failure: Failure | None, session: OpenSession | None) -> Failure | None:
     """How a call ended; what its session failed by is known here and not left to the worker to tell."""
     fault = session.failure if failure is not None and session is not None else None
-    if isinstance(fault, StartDeadlineMissed):  # the call itself had started
-        return Failure.of(NoDevice(fault.message))
     return Failure.of(fault) if isinstance(fault, _SESSION_FAULTS) else lawful(failure)
 
 

@@ -67,7 +67,7 @@ class Recorder:
 
     def finish(self, call: ActiveCall, payload: Payload | None, failure: Failure | None) -> None:
         """Commit and answer; the caller hears from `done`, whatever happens."""
-        state = State.succeeded if failure is None else _STATES.get(failure.code, State.failed)
+        state = State.succeeded if failure is None else _state_of(call, failure)
         call.life.to(state, failure.code if failure else "")
         charged = (
             failure is None or call.billed_us > 0 or (call.device_id is not None and by_code(failure.code).billable)
@@ -123,6 +123,12 @@ class Recorder:
         """A flush with an unknown outcome: its callers were told so, and nothing of it may stay charged."""
         call = OpenCall(row.id, row.attempt, row.tenant_id, row.version_id, row.created_at, self._proxy)
         return await self._calls.settle_unknown(call, OutcomeUnknown.code)
+
+
+def _state_of(call: ActiveCall, failure: Failure) -> State:
+    """One whose body began and waited for its device in vain is not one that never started."""
+    state = _STATES.get(failure.code, State.failed)
+    return State.failed if state is State.aborted and call.life.state is State.running else state
 
 
 def _never_ran(call: ActiveCall) -> bool:

@@ -37,13 +37,13 @@ class RoomMaker:
         self._starter = starter
         self._clock = clock
         self._again_us: dict[Lane, int] = {}
-        self._no_device_since: dict[Lane, int] = {}
+        self._withheld_since: dict[Lane, int] = {}
         self._asked_us = -ECHO_US
         self.ask_others: Callable[[], Awaitable[None]] | None = None
 
     async def make_for(self, lane: Lane, short_nodes: frozenset[str] = frozenset()) -> None:
         """The pool is full, or these nodes' processors: give up an idle worker, or a lost holder's slot, or wait."""
-        self._no_device_since.pop(lane, None)
+        self._withheld_since.pop(lane, None)
         victim = self._idlest(lane, short_nodes=short_nodes)
         if victim is not None:
             await self._give_up(*victim)
@@ -78,17 +78,21 @@ class RoomMaker:
         if victim is not None:
             await self._give_up(*victim)
 
-    def wait_for_device(self, lane: Lane, none_healthy: bool) -> None:
-        if none_healthy:
-            self._no_device_since.setdefault(lane, self._clock.now_us())
+    def wait_for_device(self, lane: Lane, withheld: bool) -> None:
+        """None takes work. One that is lost or starting may come; `withheld`: by an operator's wish, none will."""
+        if withheld:
+            self._withheld_since.setdefault(lane, self._clock.now_us())
+        else:
+            self._withheld_since.pop(lane, None)
         self._wait(lane)
 
-    def without_device_us(self, lane: Lane, now_us: int) -> int:
-        since = self._no_device_since.get(lane)
+    def withheld_us(self, lane: Lane, now_us: int) -> int:
+        """For how long nothing has been left for it but what operators took out of use."""
+        since = self._withheld_since.get(lane)
         return 0 if since is None else now_us - since
 
     def served(self, lane: Lane) -> None:
-        self._no_device_since.pop(lane, None)
+        self._withheld_since.pop(lane, None)
 
     def tick(self, now_us: int) -> None:
         for lane in [lane for lane, again in self._again_us.items() if now_us >= again]:
@@ -104,7 +108,7 @@ class RoomMaker:
         if lane.queue:
             lane.pump()
         else:
-            self._no_device_since.pop(lane, None)
+            self._withheld_since.pop(lane, None)
 
     def _idlest(
         self, wanting: Lane | None, request: Request | None = None, short_nodes: frozenset[str] = frozenset()

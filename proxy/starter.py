@@ -11,8 +11,6 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from dgsf.clock import Clock
-from dgsf.core.devices import HOST
-from dgsf.core.options import FunctionOptions
 from dgsf.core.placement import has_slot
 from dgsf.errors import DgsfError, NoDevice, PlatformError
 from dgsf.store.rows import DeviceRow, LeaseGrant
@@ -20,6 +18,7 @@ from dgsf.wire.messages import Reap
 from dgsf.wire.shared import SharedArea
 from proxy.directory import Directory
 from proxy.joining import join_worker
+from proxy.lacking import takes_work, what_lacks, withheld
 from proxy.lane import Lane
 from proxy.leases import LeaseKeeper
 from proxy.post import Want
@@ -34,9 +33,13 @@ LOAD_SECONDS = 60.0
 class NoRoom(Exception):
     """Every fitting slot is taken now, or on `short_nodes` there are some but too few processors beside them."""
 
-    def __init__(self, short_nodes: frozenset[str] = frozenset()) -> None:
-        super().__init__()
+    def __init__(self, lack: str = "", short_nodes: frozenset[str] = frozenset()) -> None:
+        super().__init__(lack)
         self.short_nodes = short_nodes
+
+
+class Withheld(NoDevice):
+    """Every device that would do was taken out of use by an operator."""
 
 
 class Starter:
@@ -146,18 +149,20 @@ class Starter:
     async def _lease(self, lane: Lane, want: Want, only: int | None) -> tuple[DeviceRow, LeaseGrant]:
         placing = self._seating.placing
         outlook = await placing.look()
-        if not any(view.healthy and (view.kind == HOST) == lane.options.over_fabric for view in outlook.views):
-            raise none_takes_work(lane.options)
+        request = placing.request(want)
+        if not takes_work(request, outlook):
+            kind = Withheld if withheld(request, outlook) else NoDevice
+            raise kind(what_lacks(request, outlook))
         if only is not None:
             outlook = outlook.only([only])
-        request = placing.request(want)
-        full = NoRoom(frozenset(view.node for view in outlook.views if request.cpu_milli and has_slot(request, view)))
-        while (chosen := placing.choose(request, outlook)) is not None:
+        short_nodes = frozenset(view.node for view in outlook.views if request.cpu_milli and has_slot(request, view))
+        left = outlook
+        while (chosen := placing.choose(request, left)) is not None:
             grant = await self._seating.lease(want, chosen.id)
             if grant is not None:
-                return outlook.rows[chosen.id], grant
-            outlook = outlook.without(chosen.id)
-        raise full
+                return left.rows[chosen.id], grant
+            left = left.without(chosen.id)
+        raise NoRoom(what_lacks(request, outlook), short_nodes)
 
     def _want(self, lane: Lane) -> Want:
         version, options = lane.version, lane.options
@@ -174,11 +179,3 @@ class Starter:
             run_s=lane.run_s,
             deadline_s=lane.deadline_s(self._clock.now_us()),
         )
-
-
-def none_takes_work(options: FunctionOptions) -> NoDevice:
-    """For a function that cannot be started anywhere now."""
-    what = "function host" if options.over_fabric else "device"
-    return NoDevice(
-        f"no {what} takes work now (draining, suspect or lost); see 'dgsf devices', or 'dgsf devices restore NAME'"
-    )

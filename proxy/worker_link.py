@@ -128,6 +128,8 @@ class WorkerLink(Link):
         if not self.inflight:
             self.head_since_us = now_us
         self.inflight.append((stream, call))
+        if self.session is not None:
+            self.session.starts_within(call.start_left_s(now_us))
         self._slot_clock.busy(now_us)
 
     def stop_clock(self, now_us: int) -> int:

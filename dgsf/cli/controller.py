@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 import click
 
 from dgsf.config import Settings, load_settings
-from dgsf.errors import ConfigError, DgsfError
+from dgsf.errors import ConfigError, DgsfError, UsageError
 
 _log = logging.getLogger(__name__)
 
@@ -39,12 +39,23 @@ def _run_and_leave(work: Coroutine[Any, Any, None]) -> NoReturn:
     try:
         asyncio.run(work)
         code = 0
-    except DgsfError as error:
-        click.echo(f"error: {error.message}", err=True)
-    except BaseException:
-        _log.exception("controller_ended")
+    except BaseException as error:
+        known = _known(error)
+        if known is None:
+            _log.exception("controller_ended")
+        else:
+            code = 2 if isinstance(known, UsageError) else 1
+            click.echo(f"error: {known.message}", err=True)
     finally:
         os._exit(code)
+
+
+def _known(error: BaseException) -> DgsfError | None:
+    """The error of ours that it is, or the first in a group of nothing else."""
+    if isinstance(error, BaseExceptionGroup):
+        found = [_known(each) for each in error.exceptions]
+        return found[0] if all(found) else None
+    return error if isinstance(error, DgsfError) else None
 
 
 async def _serve(settings: Settings, devices: str) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+from pathlib import Path
 
 import click
 
@@ -18,11 +20,13 @@ from dgsf.errors import ConfigError
 def command(ray_address: str | None, devices: str | None, data_dir: str | None, node: str | None) -> None:
     """Join this machine to a Ray cluster (RAY_AUTH_TOKEN is that cluster's) and stay until Ctrl-C."""
     from dgsf.fabric.devices import offers
+    from dgsf.fabric.ray_node import check_token
     from dgsf.supervisor.joining import join
 
     settings = load_settings(ray_address=ray_address, devices=devices, data_dir=data_dir, node=node)
     if not settings.ray_address:
         raise ConfigError("DGSF_RAY_ADDRESS is not set; give --ray-address HOST:PORT of the cluster's head")
+    check_token(settings.ray_address, os.environ, Path.home())
     found = offers(settings.devices, settings.hosts, settings.price_nano_per_us)
     click.echo(f"offering {', '.join(spec.short_name for spec in found)}", err=True)
     asyncio.run(join(settings))

@@ -20,11 +20,11 @@ from typing import Any, TypeVar
 
 from dgsf.core.devices import DeviceSpec
 from dgsf.core.topology import Place
-from dgsf.errors import StartError
+from dgsf.errors import ConfigError
 from dgsf.fabric.actors import DeviceActor, offered_devices
 from dgsf.fabric.cluster import ClusterLost, ClusterSlow, Node
 from dgsf.fabric.devices import offers
-from dgsf.fabric.ray_node import access
+from dgsf.fabric.ray_node import access, is_refusal, token_refused
 from dgsf.wire.link import Address
 
 T = TypeVar("T")
@@ -62,9 +62,9 @@ class RayCluster:
         self._answered = 0.0
         self._silent_since: float | None = None
 
-    async def connect(self) -> None:
+    async def connect(self, patience: float = CONNECT_SECONDS) -> None:
         """Wait for the cluster to answer, then join it."""
-        await self._run(self._connect, 2 * CONNECT_SECONDS + ANSWER_SECONDS)
+        await self._run(lambda: self._connect(patience), 2 * patience + ANSWER_SECONDS)
 
     def close(self) -> None:
         """Leave; the device servers stay."""
@@ -145,21 +145,24 @@ class RayCluster:
             return ClusterLost(f"Ray at {self._address} has not answered for {silent:.0f} s")
         return ClusterSlow(f"Ray at {self._address} did not answer within {timeout:g} s")
 
-    def _connect(self) -> None:
-        _wait_for_port(self._address, CONNECT_SECONDS)
+    def _connect(self, patience: float) -> None:
+        _wait_for_port(self._address, patience)
         os.environ.update(access("", self._address))
         import ray
         import ray.util
 
-        deadline = time.monotonic() + CONNECT_SECONDS
+        deadline = time.monotonic() + patience
         while True:
             try:
                 ray.init(address=self._address, namespace=self._namespace, log_to_driver=False, configure_logging=False)
                 break
             except Exception as error:  # Ray has no common base for "not yet"
                 ray.shutdown()
+                if is_refusal(error):
+                    raise ConfigError(token_refused(self._address)) from None
                 if time.monotonic() > deadline:
-                    raise StartError(f"cannot join Ray at {self._address}: {error}") from error
+                    why = str(error).strip().partition("\n")[0]
+                    raise ClusterLost(f"cannot join Ray at {self._address} within {patience:g} s: {why}") from error
                 time.sleep(0.1)
         self._ray = ray
         self._here = ray.get_runtime_context().get_node_id()

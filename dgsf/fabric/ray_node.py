@@ -9,13 +9,18 @@ This module imports no ray; it only writes its settings down.
 from __future__ import annotations
 
 import sys
+import traceback
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from dgsf.config import Settings
+from dgsf.errors import ConfigError
 
 OBJECT_STORE_BYTES = 80_000_000  # Ray's least; we put nothing in it
 LOOPBACK = "127.0.0.1"
+
+_WHERE_IT_IS = "'dgsf up' keeps that of its own Ray in ray.token of its data dir: export RAY_AUTH_TOKEN=\"$(cat FILE)\""
 
 _QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",
@@ -62,10 +67,11 @@ class RayNode:
     temp_dir: Path
     port: int = 0  # of the head
     head_address: str = ""  # empty: this is the head
+    host: str = LOOPBACK  # of the head: the address at which others find it
 
     @property
     def address(self) -> str:
-        return self.head_address or f"{LOOPBACK}:{self.port}"
+        return self.head_address or f"{self.host}:{self.port}"
 
     def command(self) -> list[str]:
         join = [f"--address={self.head_address}"]
@@ -85,7 +91,7 @@ class RayNode:
         ]
 
     def _head_options(self) -> list[str]:
-        own = ["--head", f"--port={self.port}", f"--node-ip-address={LOOPBACK}"]
+        own = ["--head", f"--port={self.port}", f"--node-ip-address={self.host}"]
         return [*own, "--include-dashboard=false", "--no-monitor"]
 
     def environment(self, settings: Settings, token: str) -> dict[str, str]:
@@ -95,6 +101,25 @@ class RayNode:
         for secret in ("DGSF_DATABASE_URL", "DGSF_CLUSTER_SECRET", "DGSF_API_KEY"):
             ours.pop(secret, None)
         return {**ours, **_QUIET, **_TRUSTED, **access(token, self.address), _CLUSTERS: "1"}
+
+
+def check_token(address: str, environ: Mapping[str, str], home: Path) -> None:
+    """ConfigError if there is no token for that cluster where Ray looks for one."""
+    named = environ.get("RAY_AUTH_TOKEN_PATH")
+    places = [Path(named)] if named else [home / ".ray" / "auth_token"]
+    if not environ.get("RAY_AUTH_TOKEN", "").strip() and not any(place.is_file() for place in places):
+        raise ConfigError(
+            f"RAY_AUTH_TOKEN is not set, and the Ray cluster at {address} asks for its token; {_WHERE_IT_IS}"
+        )
+
+
+def token_refused(address: str) -> str:
+    return f"the Ray cluster at {address} refuses the token in RAY_AUTH_TOKEN, or ~/.ray/auth_token; {_WHERE_IT_IS}"
+
+
+def is_refusal(error: BaseException) -> bool:
+    """Whether Ray means that the token is wrong; it tells so only somewhere in what led to the error."""
+    return any("AuthenticationError" in line for line in traceback.format_exception(error))
 
 
 def access(token: str, address: str) -> dict[str, str]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import sys
 
-from dgsf.fabric.ray_node import LOOPBACK
+from dgsf.fabric.ray_node import LOOPBACK, is_refusal, token_refused
 
 _ON_LOOPBACK = (f"--node-ip-address={LOOPBACK}", f"--address={LOOPBACK}:")
 _OPTIONAL = ("grpc", "ray.dashboard.optional_deps")
@@ -28,7 +28,14 @@ def main() -> None:
     if any(word.startswith(_ON_LOOPBACK) for word in sys.argv):
         services.resolve_ip_for_localhost = _as_given
         services.get_node_ip_address = _loopback
-    ray_main()
+    try:
+        ray_main()
+    except Exception as error:
+        if not is_refusal(error):
+            raise
+        address = next((word.partition("=")[2] for word in sys.argv if word.startswith("--address=")), "")
+        sys.stderr.write(f"error: {token_refused(address)}\n")
+        sys.exit(2)
 
 
 def _as_given(host: str) -> str:

@@ -29,6 +29,7 @@ from dgsf.store.sessions import SessionStore
 
 _log = logging.getLogger(__name__)
 _STORE_SECONDS = 30.0
+_END_SECONDS = 10.0  # for a cluster that should be there; its user waits for the end
 
 
 async def serve(settings: Settings, holder: str, devices: str) -> None:
@@ -53,7 +54,7 @@ async def serve(settings: Settings, holder: str, devices: str) -> None:
 async def end_devices(settings: Settings) -> None:
     """End every device server of this platform on its cluster, and say so in the database."""
     cluster = _cluster(settings)
-    await cluster.connect()
+    await cluster.connect(_END_SECONDS)
     for actor in await cluster.actors():
         await cluster.kill(actor)
     async with _database(settings) as database:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 from dgsf.errors import ConfigError, StartError, StoreUnavailable
@@ -17,6 +19,7 @@ from dgsf.store.devices import DeviceStore
 from dgsf.store.migrate import migrate
 from dgsf.store.registry import Registry
 from dgsf.store.rows import Role
+from dgsf.supervisor.arrivals import Arrivals
 
 TENANT = "default"
 _LOOK_SECONDS = 0.1
@@ -49,21 +52,25 @@ async def check_database(url: str) -> None:
     await database.close()
 
 
-async def any_device_healthy(url: str) -> bool:
-    """Waits for it; the caller sets the deadline, and asks again if the database was away meanwhile."""
+async def devices_arrived(url: str, arrivals: Arrivals, say: Callable[[str], None]) -> bool:
+    """Waits for them; False if the database was away meanwhile: the caller asks again."""
     try:
-        return await _healthy_device(url)
+        await _arrive(url, arrivals, say)
     except StoreUnavailable:
         return False
+    return True
 
 
-async def _healthy_device(url: str) -> bool:
+async def _arrive(url: str, arrivals: Arrivals, say: Callable[[str], None]) -> None:
     database = await Database.connect(url, name="dgsf up", max_size=1, timeout=_STORE_SECONDS)
     try:
-        devices = DeviceStore(database)
-        while not any(row.usable for row in await devices.list_devices()):  # noqa: ASYNC110 - a row
-            await asyncio.sleep(_LOOK_SECONDS)
-        return True
+        devices, done = DeviceStore(database), False
+        while not done:
+            done, words = arrivals.look(await devices.list_devices(), time.monotonic())
+            if words:
+                say(words)
+            if not done:
+                await asyncio.sleep(_LOOK_SECONDS)
     finally:
         await database.close()
 

@@ -1,7 +1,8 @@
 """Keeps one part running: starts it again when it ends, later and later if it keeps ending.
 
-A part that ends again and again before the platform is ready is a failed start, and its last words are in
-the error.  Once the platform is ready the keeper never gives up.
+A part that ends again and again before the platform is ready is a failed start, and so is one that says by its
+exit status that its settings cannot work; its last words are in the error.  Once the platform is ready the keeper
+never gives up.
 """
 
 from __future__ import annotations
@@ -15,13 +16,14 @@ from pathlib import Path
 from typing import Protocol
 
 from dgsf.errors import StartError
-from dgsf.supervisor.processes import Child, Command, describe_exit, last_lines
+from dgsf.supervisor.processes import Child, Command, describe_exit, last_error, last_lines
 
 _log = logging.getLogger(__name__)
 STEADY_SECONDS = 20.0  # a part that ran for so long starts with a clean slate
 FIRST_DELAY = 0.1
 LONGEST_DELAY = 5.0
 TRIES_AT_START = 4
+CANNOT_WORK = 2  # the exit status of a part whose settings are wrong: to try again is of no use
 
 
 class Running(Protocol):
@@ -64,6 +66,7 @@ class Keeper:
         self.part = part
         self._changed = changed  # another process runs it now
         self.settled = False  # the platform has been ready
+        self.hopeless = False  # its settings cannot work: it never did anything
         self._say = say
         self._running: Running | None = None
         self._stopping = False
@@ -85,10 +88,14 @@ class Keeper:
             status = await self._once()
             if self._stopping:
                 return
-            failures = 1 if time.monotonic() - began > STEADY_SECONDS else failures + 1
-            if not self.settled and failures >= TRIES_AT_START:
+            steady = self.settled and time.monotonic() - began > STEADY_SECONDS
+            failures = 1 if steady else failures + 1
+            reason = last_error(self.part.log)
+            self.hopeless = not self.settled and status == CANNOT_WORK and bool(reason)
+            if self.hopeless or (not self.settled and failures >= TRIES_AT_START):
                 raise self._gave_up(status)
-            self._say(f"{self.part.name} ended ({describe_exit(status)}); starting it again")
+            told = f"{describe_exit(status)}: {reason}" if reason else describe_exit(status)
+            self._say(f"{self.part.name} ended ({told}); starting it again")
             _log.warning("part_ended", extra={"part": self.part.name, "status": status, "failures": failures})
             await asyncio.sleep(min(FIRST_DELAY * 2 ** (failures - 1), LONGEST_DELAY))
 
@@ -120,6 +127,9 @@ class Keeper:
         return status
 
     def _gave_up(self, status: int) -> StartError:
+        reason = last_error(self.part.log)
+        if reason:
+            return StartError(f"the {self.part.name} does not start: {reason}; log: {self.part.log}")
         words = "".join(f"\n    {line[:300]}" for line in last_lines(self.part.log))
         told = f"; its last words:{words}" if words else ""
         return StartError(f"the {self.part.name} does not start ({describe_exit(status)}); log: {self.part.log}{told}")

@@ -1,7 +1,7 @@
 """A whole platform on one machine, from the first process to the last.
 
 Parts that do not need each other start at the same time: Postgres and Ray, then controller, proxy and
-gateways.  It is ready when a device is healthy and the gateway says that calls are answered.  Whatever
+gateways.  It is ready when this machine's devices are there and the gateway says that calls are answered.  Whatever
 way it ends, by a signal, a failed start or an error, the parts are stopped in order (gateways, proxy,
 controller, Ray, Postgres) and nothing that carries our mark is left.
 """
@@ -12,26 +12,30 @@ import asyncio
 import logging
 import shutil
 import signal
-from collections.abc import Awaitable, Callable
+import time
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 from dgsf.config import Settings
-from dgsf.core.devices import AUTO
+from dgsf.core.devices import AUTO, DeviceSpec, parse_hosts
+from dgsf.fabric.ray_node import LOOPBACK
 from dgsf.paths import Layout, secret_in
 from dgsf.store.embedded import EmbeddedPostgres
 from dgsf.supervisor import leftovers
-from dgsf.supervisor.bootstrap import any_device_healthy, prepare_database, write_client_file
+from dgsf.supervisor.arrivals import Arrivals
+from dgsf.supervisor.bootstrap import devices_arrived, prepare_database, write_client_file
 from dgsf.supervisor.keeper import Keeper, Part, child_part
 from dgsf.supervisor.parts import Commands
 from dgsf.supervisor.ports import http_status
 from dgsf.supervisor.postgres import RunningPostgres
 from dgsf.supervisor.processes import Child, Command
 from dgsf.supervisor.progress import Progress
-from dgsf.supervisor.ray import LocalRay
+from dgsf.supervisor.ray import LocalRay, there
 from dgsf.wire.shared import SharedArea
 
 _log = logging.getLogger(__name__)
 _LOOK_SECONDS = 0.05
+_RAY_SECONDS = 15.0  # for a cluster that is started at the same time
 _END_DEVICES_SECONDS = 60.0  # a process of its own that joins the cluster first
 _STOP_ORDER = ("gateway", "proxy", "controller", "ray", "postgres")
 
@@ -39,12 +43,17 @@ _STOP_ORDER = ("gateway", "proxy", "controller", "ray", "postgres")
 class Platform:
     """`run` starts it, stays, and stops it."""
 
-    def __init__(self, settings: Settings, layout: Layout, progress: Progress) -> None:
+    def __init__(
+        self, settings: Settings, layout: Layout, progress: Progress, offered: Sequence[DeviceSpec] = ()
+    ) -> None:
+        """`offered`: the devices of this machine."""
         self._settings = settings
         self._layout = layout
         self._progress = progress
         self._commands = Commands(settings, layout)
+        self._offered = offered
         self._ray = None if settings.ray_address else LocalRay()
+        self._ending: Child | None = None
         self._postgres: EmbeddedPostgres | None = None
         self._keepers: dict[str, list[Keeper]] = {kind: [] for kind in _STOP_ORDER}
         self._tasks: list[asyncio.Task[None]] = []
@@ -79,7 +88,10 @@ class Platform:
     async def _start(self) -> None:
         with self._progress:
             self._make_secrets()
-            if self._ray is not None:
+            if self._ray is None:
+                with self._progress.step(f"Ray at {self._settings.ray_address}", "there"):
+                    await there(self._settings.ray_address, _RAY_SECONDS)
+            else:
                 self._keep("ray", child_part("Ray", self._ray_command, self._log_of("ray"), on_end=self._ray_ended))
             with self._progress.step("postgres"):
                 await self._start_database()
@@ -119,10 +131,24 @@ class Platform:
     async def _wait_for_parts(self) -> None:
         async with asyncio.TaskGroup() as waits:
             if self._ray is not None:
-                waits.create_task(self._step("ray", self._ray.ready))
+                waits.create_task(self._ray_ready(self._ray))
             waits.create_task(self._step("gateway", lambda: self._answers("/healthz")))
-            waits.create_task(self._step("devices", lambda: any_device_healthy(self._settings.database_url)))
+            arrivals, url = self._arrivals(), self._settings.database_url
+            waits.create_task(self._step("devices", lambda: devices_arrived(url, arrivals, self._progress.say)))
         await self._step("calls", lambda: self._answers("/readyz"), "answered")
+
+    async def _ray_ready(self, ray: LocalRay) -> None:
+        await self._step("ray", ray.ready)
+        if self._settings.ray_port or self._settings.ray_host != LOOPBACK:
+            token = self._layout.ray_token_file
+            self._progress.say(
+                f"others join with: dgsf fabric --ray-address {ray.address} (RAY_AUTH_TOKEN: in {token})"
+            )
+
+    def _arrivals(self) -> Arrivals:
+        names = [] if self._ray is None else [f"{self._settings.node_name}/{spec.short_name}" for spec in self._offered]
+        host, log = parse_hosts(self._settings.hosts) is not None, str(self._log_of("controller"))
+        return Arrivals(names, host=host, now_s=time.monotonic(), log=log)
 
     async def _step(self, name: str, ready: Callable[[], Awaitable[bool]], done: str = "ready") -> None:
         with self._progress.step(name, done):
@@ -176,6 +202,8 @@ class Platform:
         if self._told.is_set():  # the second time: at once
             for keeper in self._all():
                 keeper.give_up()
+            if self._ending is not None:
+                self._ending.kill()
         self._told.set()
 
     async def _wait_to_be_told(self) -> None:
@@ -186,7 +214,7 @@ class Platform:
         self._progress.say("stopping; calls that run have up to 10 s to end, Ctrl-C again stops at once")
         for kind, group in self._keepers.items():
             await asyncio.gather(*(keeper.stop() for keeper in group), return_exceptions=True)
-            if kind == "controller" and group and self._ray is None:
+            if kind == "controller" and self._ray is None and any(not keeper.hopeless for keeper in group):
                 await self._end_devices()
         for task in self._tasks:
             task.cancel()
@@ -202,13 +230,16 @@ class Platform:
 
     async def _end_devices(self) -> None:
         """On a cluster that is not ours the device servers would stay."""
-        child = await Child.start(self._commands.controller(self._settings.ray_address, "--end-devices"))
+        child = self._ending = await Child.start(self._commands.controller(self._settings.ray_address, "--end-devices"))
         try:
             async with asyncio.timeout(_END_DEVICES_SECONDS):
-                await child.wait()
+                failed = await child.wait() != 0
         except TimeoutError:
+            failed = True
             child.kill()
-            self._progress.say("the device servers could not be ended: Ray does not answer")
+        if failed:
+            address, log = self._settings.ray_address, self._log_of("controller")
+            self._progress.say(f"the device servers could not be ended: Ray at {address} does not answer; log: {log}")
 
     def _sweep(self) -> None:
         left = leftovers.end_marked(self._layout.mark)

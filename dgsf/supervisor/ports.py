@@ -29,6 +29,19 @@ def check_free(host: str, port: int) -> None:
             raise StartError(_why(host, port, error)) from error
 
 
+def check_ray_place(host: str, port: int) -> None:
+    """StartError if no Ray can listen there: it tells others its address, which must be one of this machine."""
+    if host in ("0.0.0.0", "::", ""):  # noqa: S104 - refused
+        raise StartError(f"--ray-host {host!r}: give the address by which the other machines reach this one")
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            why = "another program has that port" if error.errno == errno.EADDRINUSE else error.strerror or str(error)
+            raise StartError(f"Ray cannot listen on {host}, port {port}: {why}; see --ray-host, --ray-port") from error
+
+
 def _why(host: str, port: int, error: OSError) -> str:
     if error.errno == errno.EADDRINUSE:
         return f"port {port} on {host} is taken by another program; choose another --port (0: any free one)"

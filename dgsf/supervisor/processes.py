@@ -22,6 +22,7 @@ from dgsf.errors import StartError
 _PR_SET_PDEATHSIG = 1
 _MAX_LOG_BYTES = 16 * MIB
 _TAIL_BYTES = 4096
+ERROR = "error: "  # how the last line of a command begins that ended by an error of ours
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
@@ -102,6 +103,12 @@ def last_lines(path: Path, count: int = 5) -> list[str]:
     except OSError:
         return []
     return [line for line in text.splitlines() if line.strip()][-count:]
+
+
+def last_error(path: Path) -> str:
+    """What a part of ours said last, if that was why it could not go on."""
+    said = last_lines(path, 1)
+    return said[0].removeprefix(ERROR)[:600] if said and said[0].startswith(ERROR) else ""
 
 
 def _die_with(parent: int) -> Callable[[], None]:

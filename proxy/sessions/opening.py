@@ -13,10 +13,10 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 
 from dgsf.clock import Clock
-from dgsf.core.placement import DeviceView, Request, preference, why_not
-from dgsf.core.sizes import describe_bytes
-from dgsf.errors import DgsfError, DoesNotFit, NoDevice, PlatformError, QueueFull, StoreUnavailable
+from dgsf.core.placement import DeviceView, Request, why_not
+from dgsf.errors import DoesNotFit, NoDevice, PlatformError, QueueFull, StoreUnavailable
 from dgsf.store.rows import DeviceRow
+from proxy.lacking import what_lacks
 from proxy.placing import Outlook
 from proxy.post import Want
 from proxy.seating import Seating
@@ -74,22 +74,22 @@ class Opener:
         want = Want("session", owner.tenant_id, owner.version_id, owner.function, owner.gpu, owner.memory_bytes)
         request = self._placing.request(want)
         deadline = self._clock.now_us() + int(seconds * 1e6)
-        pause, unreachable, trouble = LOOK_SECONDS[0], set(avoid), ""
+        pause, unreachable = LOOK_SECONDS[0], set(avoid)
         while True:
             freed = self._freed
-            views: list[DeviceView] = []
             try:
                 outlook = (await self._placing.look()).devices(only)
-                views = outlook.views
+                lack = what_lacks(request, outlook, only)
                 link = await self._first_that_works(want, request, links, outlook, unreachable)
                 if link is not None:
                     return link
                 await self._make_room(request)
             except StoreUnavailable as error:
-                trouble = error.message
-            if self._clock.now_us() + pause * 1e6 > deadline:
-                raise _nothing_free(request, views, seconds, only, trouble)
-            await _either(freed, pause)
+                lack = error.message
+            left_s = (deadline - self._clock.now_us()) / 1e6
+            if left_s <= 0:
+                raise NoDevice(f"no device for the session after {seconds:.3g} s: {lack}", retry_after=5)
+            await _either(freed, min(pause, left_s))
             pause = min(2 * pause, LOOK_SECONDS[1])
 
     async def _first_that_works(
@@ -131,26 +131,3 @@ async def _either(freed: asyncio.Event, seconds: float) -> None:
             await freed.wait()
     except TimeoutError:
         pass
-
-
-def _nothing_free(request: Request, views: list[DeviceView], waited: float, only: str, trouble: str) -> DgsfError:
-    """Why there is no device after all this time, and what to do."""
-    wanted = only or " or ".join(request.types)
-    after = f"no device for the session after {waited:g} s"
-    if not views:
-        why = trouble or (f"there is no device {only!r}" if only else "the pool has no device")
-        return NoDevice(f"{after}: {why}; see 'dgsf devices'")
-    fitting = [view for view in views if preference(request, view) is not None]
-    healthy = [view for view in fitting if view.healthy]
-    if not healthy:
-        return NoDevice(
-            f"{after}: of {len(fitting)} devices that would do ({wanted}) none takes sessions now "
-            "(draining, suspect or lost); see 'dgsf devices', or 'dgsf devices restore NAME'"
-        )
-    slots = sum(max(0, view.free_slots) for view in healthy)
-    free = max(view.free_memory for view in healthy)
-    what = f"all {sum(view.slots for view in healthy)} slots of {wanted} are taken"
-    if slots:
-        least, asked = describe_bytes(free), describe_bytes(request.memory_bytes)
-        what = f"{slots} slots of {wanted} are free, but at most {least} beside them, and {asked} are asked for"
-    return QueueFull(f"{after}: {what}; see 'dgsf leases', ask for less memory, or try again later", retry_after=5)

@@ -74,6 +74,10 @@ class OpenSession(Protocol):
         """What was used since the last time; whoever takes it bills it."""
         ...
 
+    def starts_within(self, seconds: float | None) -> None:
+        """A call begins whose start deadline leaves so much for the wait for a device; None: as its owner says."""
+        ...
+
     async def close(self, error: DgsfError | None = None) -> None:
         """End it: the guest is told why, the executor is killed, its slot is free when this returns."""
         ...

@@ -17,7 +17,7 @@ from uuid import UUID
 from dgsf.clock import Clock
 from dgsf.core import session as core
 from dgsf.core.metering import Meter
-from dgsf.errors import DgsfError, ProtocolError, SessionLost, SessionRefused
+from dgsf.errors import DgsfError, NoDevice, ProtocolError, SessionLost, SessionRefused, StartDeadlineMissed
 from dgsf.wire.messages import Failure
 from dgsf.wire.session import Began, Begin, Ended, GuestMessage, Lost, Replayed, Usage
 from proxy.directory import Directory
@@ -66,6 +66,7 @@ class Session:
         self._post_name = ""
         self._post_id: int | None = None
         self._failed: set[int] = set()  # devices that were lost under it
+        self._start_s: float | None = None  # what the start deadline of its call leaves for the wait for a device
         self._opening: asyncio.Task[None] | None = None
         self._releasing: set[asyncio.Task[Any]] = set()
         self._held: list[Piece] = []
@@ -112,6 +113,10 @@ class Session:
     def unbilled(self) -> tuple[int, int]:
         """What the next `take_usage` would give: device time and money."""
         return self.device_us - self._taken_us, self.cost_nano - self._taken_nano
+
+    def starts_within(self, seconds: float | None) -> None:
+        """With a device the call has all that it waits for: should it lose it, the wait is not one for the start."""
+        self._start_s = None if self.life.state in core.HAS_DEVICE else seconds
 
     async def close(self, error: DgsfError | None = None) -> None:
         self.handle(core.Leave(error))
@@ -240,10 +245,12 @@ class Session:
         if paid is not None:
             self.meter.resumes(paid)
         try:
-            link = await self._around.opener.open(self.owner, self, frozenset(self._failed))
+            link = await self._around.opener.open(self.owner, self, frozenset(self._failed), seconds=self._start_s)
         except DgsfError as error:
-            self.handle(core.NotOpened(generation, error))
+            late = self._start_s is not None and isinstance(error, NoDevice)
+            self.handle(core.NotOpened(generation, StartDeadlineMissed(error.message) if late else error))
             return
+        self._start_s = None
         self._bind(link)
         self.meter.attached(link.post.device.price_nano_per_us, replay=generation > 1 or paid is not None)
         self.handle(core.Opened(generation))

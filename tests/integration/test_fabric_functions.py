@@ -160,16 +160,22 @@ async def test_the_executors_death_does_not_reach_the_function(world):
     assert result.device_us > 0 and result.device == "box/cpu0"
 
 
-async def test_no_device_is_told_as_such(world):
-    await world.stop_proxy(world.proxy)
-    await world.add_proxy("box/impatient", start_seconds=1.0)
+def doubled_if_any(xs):
+    import torch
+
+    return float((torch.tensor(xs, device="dgsf") * 2).sum()) if xs else 0
+
+
+async def test_the_wait_for_a_device_ends_at_the_start_deadline_and_says_what_it_was_for(world):
+    version = await world.deploy(doubled_if_any, attach="fabric")
+    assert await world.value(version, []) == 0, "a warm worker that has not asked for a device yet"
     (device,) = [row for row in await world.devices.list_devices() if not row.is_host]
     await world.devices.set_state(device.id, device.incarnation, "quarantined")
     try:
-        version = await world.deploy(doubled, attach="fabric")
-        result = await world.call(version, [1.0], timeout_s=0.2)
-        assert result.failure.code == "no_device", result.failure
-        assert result.cost_nano == 0
+        result = await world.call(version, [1.0], start_s=2.0, timeout_s=0.2)
+        assert result.failure.code == "start_deadline_missed", result.failure
+        assert "no device (any) takes work now (1 quarantined)" in result.failure.message
+        assert (result.state, result.cost_nano) == ("failed", 0), "its body had begun"
     finally:
         await world.devices.set_state(device.id, device.incarnation, "healthy")
 

@@ -340,10 +340,27 @@ async def test_a_proxy_without_slots_gets_those_that_another_leaves_idle(databas
 
 
 async def test_no_healthy_device_is_told_instead_of_waiting_for_ever(database, monkeypatch):
-    monkeypatch.setattr("proxy.local.NO_DEVICE_SECONDS", 0.2)
-    async with world_of(database, "") as world:
+    monkeypatch.setattr("proxy.local.WITHHELD_SECONDS", 0.2)
+    async with world_of(database) as world:
+        for row in await world.devices.list_devices():
+            await world.devices.drain(row.id)
         result = await world.call(await world.deploy(add), 1)
         assert result.failure.code == "no_device" and "dgsf devices restore" in result.failure.message
+
+
+async def test_a_device_that_is_only_suspect_is_waited_for_until_the_start_deadline(database, monkeypatch):
+    monkeypatch.setattr("proxy.local.WITHHELD_SECONDS", 0.0)
+    async with world_of(database) as world:
+        version = await world.deploy(add)
+        (device,) = await world.devices.list_devices()
+        await world.devices.set_state(device.id, device.incarnation, "suspect")
+        late = await world.call(version, 1, start_s=0.5)
+        assert late.failure.code == "start_deadline_missed"
+        assert "waited for a worker: no device (any) takes work now (1 suspect)" in late.failure.message
+        _, stream = world.open(version, 1)
+        await until(lambda: world.proxy.lanes[version].queue)
+        await world.devices.set_state(device.id, device.incarnation, "healthy")
+        assert (await ended(stream)).state == "succeeded"
 
 
 @pytest.mark.parametrize("transport", ["auto", "tcp"])

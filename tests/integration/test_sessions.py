@@ -188,7 +188,7 @@ async def test_a_full_pool_is_waited_for_and_then_named(database):
         late, _ = await attach(world, start_seconds=0.3)
         await late.begin()
         failure = (await late.word()).failure
-        assert failure.code == "queue_full" and "all 2 slots of any are taken" in failure.message
+        assert failure.code == "no_device" and "all 2 slots of device (any) are taken" in failure.message
         waiting, _ = await attach(world)
         await waiting.begin()
         holders[0][0].close()

@@ -82,7 +82,7 @@ TOLD = Failure(FunctionError.code, "ValueError: the function's own words")
     ("fault", "code"),
     [
         (NoDevice("none"), "no_device"),
-        (StartDeadlineMissed("waited 3 s"), "no_device"),  # the call itself had started
+        (StartDeadlineMissed("waited 3 s for a device"), "start_deadline_missed"),
         (QueueFull("all slots are taken"), "queue_full"),
         (DoesNotFit("too large"), "does_not_fit"),
         (SessionLost("gone"), "session_lost"),

@@ -26,6 +26,7 @@ class Host:
 
     def call_over(self, lane, call, payload, failure):
         self.over.append((call.request.id.int, failure.code))
+        self.told = failure.message
 
 
 @pytest.fixture
@@ -76,3 +77,19 @@ def test_a_call_is_not_started_after_its_deadline_though_a_worker_may_come_just_
     world.lane.pump()
     assert world.host.over == [(1, "start_deadline_missed")]
     assert world.waiting == [3, 2]
+
+
+@pytest.mark.parametrize(
+    ("lack", "starting", "told"),
+    [
+        ("all 2 slots of device (any) are taken", 0, "waited for a worker: all 2 slots of device (any) are taken"),
+        ("", 1, "waited for a worker that is being started"),
+        ("", 0, "waited for its turn: 1 calls waited for 0 busy workers"),
+    ],
+)
+def test_a_missed_start_deadline_says_what_was_waited_for(world, lack, starting, told):
+    world.submit(1, 5)
+    world.lane.lack, world.lane.starting = lack, starting
+    world.clock.advance(6 * SECOND)
+    world.lane.pump()
+    assert told in world.host.told
