@@ -176,7 +176,7 @@ def test_commands_list_move_drain_and_restore(platform, client):
     assert cli(platform, "devices", "drain", device.rpartition("/")[2])[0] == 0  # its short name will do
     try:
         assert platform.devices()[device]["state"] == "draining"
-        with pytest.raises(dgsf.PlatformError, match="none takes sessions now"):
+        with pytest.raises(dgsf.PlatformError, match=r"takes work now \(1 draining\)"):
             _begin(client)
     finally:
         assert cli(platform, "devices", "restore", device)[0] == 0
