@@ -2,8 +2,8 @@
 
 Losing the device costs the time to bring its state back: the last checkpoint's bytes, then everything done
 since.  A checkpoint costs time too: while it is copied and sent, the program goes on more slowly.  So one is taken
-when a replay would take too long, but never so often that one is under way for more than a small share of the time;
-and always before the journal outgrows its memory.
+when a replay would take too long, but never so often that a program loses more than a small share of its time to
+them; and always before the journal outgrows its memory.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ REPLAY_SECONDS = 0.8
 SHARE = 0.07
 JOURNAL_BYTES = 256 * 1024**2
 BYTES_PER_SECOND = 1.5e9  # until it has been measured
+SLOWED = 0.3  # of the time that one is under way: what a program was found to lose of it, from a tenth to a half
 _LEAST_SECONDS = 0.002
 _EARLY = 0.75  # of the journal's memory: from here on a good moment is waited for
 
@@ -51,9 +52,9 @@ class CheckpointCost:
             self.bytes += size
 
     def measure(self, size: int, seconds: float) -> None:
-        """One was taken: the latest size, the speed as a running mean."""
+        """One was taken and was under way for so long: the latest size, the speed as a running mean."""
         self.bytes = size
-        speed = max(size, 1) / max(seconds, _LEAST_SECONDS)
+        speed = max(size, 1) / max(seconds * SLOWED, _LEAST_SECONDS)
         if size >= 1_000_000:
             self.bytes_per_second = (self.bytes_per_second + speed) / 2  # the first one is slow: fresh memory
         self.measured = True
