@@ -14,7 +14,7 @@ REPLAY_SECONDS = 0.8
 SHARE = 0.07
 JOURNAL_BYTES = 256 * 1024**2
 BYTES_PER_SECOND = 1.5e9  # until it has been measured
-SLOWED = 0.3  # of the time that one is under way: what a program was found to lose of it, from a tenth to a half
+_LEAST_LOST = 0.1  # of the time that one is under way: a program loses at least so much
 _LEAST_SECONDS = 0.002
 _EARLY = 0.75  # of the journal's memory: from here on a good moment is waited for
 
@@ -38,6 +38,12 @@ class CheckpointPolicy:
         return max(self.replay_seconds, cost / self.share)
 
 
+def time_lost(under_way: float, calls: int, calls_per_second: float) -> float:
+    """What a program lost while a checkpoint was under way: it made so many calls, and else makes so many a second."""
+    usual = calls / calls_per_second if calls_per_second > 0 else 0.0
+    return min(under_way, max(_LEAST_LOST * under_way, under_way - usual))
+
+
 @dataclass(slots=True)
 class CheckpointCost:
     """What the next checkpoint will take, from those before."""
@@ -52,9 +58,9 @@ class CheckpointCost:
             self.bytes += size
 
     def measure(self, size: int, seconds: float) -> None:
-        """One was taken and was under way for so long: the latest size, the speed as a running mean."""
+        """One was taken and cost the program so much: the latest size, the speed as a running mean."""
         self.bytes = size
-        speed = max(size, 1) / max(seconds * SLOWED, _LEAST_SECONDS)
+        speed = max(size, 1) / max(seconds, _LEAST_SECONDS)
         if size >= 1_000_000:
             self.bytes_per_second = (self.bytes_per_second + speed) / 2  # the first one is slow: fresh memory
         self.measured = True

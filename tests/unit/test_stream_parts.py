@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from dgsf.core.checkpointing import SLOWED, CheckpointCost, CheckpointPolicy
+from dgsf.core.checkpointing import CheckpointCost, CheckpointPolicy, time_lost
 from dgsf.errors import ConfigError, ProtocolError
 from dgsf.remoting.guest.checkpoint import NOTHING, absorb
 from dgsf.remoting.guest.journal import Journal, Transfer, encode_records, join_bodies
@@ -118,7 +118,14 @@ def test_the_cost_is_learnt_from_those_before() -> None:
     assert cost.seconds > guessed
     for _ in range(10):
         cost.measure(1_000_000, 0.01)
-    assert cost.seconds == pytest.approx(0.002 + 0.01 * SLOWED, rel=0.1)
+    assert cost.seconds == pytest.approx(0.012, rel=0.1)
+
+
+def test_a_program_that_goes_on_as_usual_loses_little_to_a_checkpoint() -> None:
+    assert time_lost(0.4, calls=0, calls_per_second=1000) == 0.4
+    assert time_lost(0.4, calls=300, calls_per_second=1000) == pytest.approx(0.1)
+    assert time_lost(0.4, calls=900, calls_per_second=1000) == pytest.approx(0.04)
+    assert time_lost(0.4, calls=900, calls_per_second=0) == 0.4
 
 
 # --- lines ------------------------------------------------------------------------------------

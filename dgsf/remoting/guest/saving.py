@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from dgsf.core.checkpointing import CheckpointCost, CheckpointPolicy
+from dgsf.core.checkpointing import CheckpointCost, CheckpointPolicy, time_lost
 from dgsf.errors import DgsfError
 from dgsf.remoting.guest.answers import Question
 from dgsf.remoting.guest.checkpoint import absorb
@@ -40,6 +40,7 @@ class Saving:
     busy: float
     began: float | None = None  # when the device had done all before it and turned to it
     ended: float | None = None  # when the last byte was here
+    calls_ended: int = 0  # and how many calls had been made by then
 
 
 class Saver:
@@ -62,6 +63,7 @@ class Saver:
         self._now = now
         self._saving: Saving | None = None
         self._saved_at = now()
+        self._calls_saved = 0  # calls that the last checkpoint covers
         self._due_since: float | None = None  # in seconds of work; while the program rests, nothing changes
 
     def consider(self, now: float) -> None:
@@ -135,7 +137,7 @@ class Saver:
 
     def _arrived(self, state: Question) -> None:
         if self._saving is not None and self._saving.state is state:
-            self._saving.ended = self._now()
+            self._saving.ended, self._saving.calls_ended = self._now(), self._recorder.calls
 
     def _drain(self, saving: Saving) -> None:
         channel = self._link.channel
@@ -159,7 +161,14 @@ class Saver:
             link.journal.drop(saving.mark)
             self._uploads.keep_only(link.saved.digests | link.journal.digests)
             self.checkpoints += 1
-            if saving.began is not None and saving.ended is not None:
-                self.cost.measure(len(state.bulk), saving.ended - saving.began)
+            self._measure(saving, len(state.bulk))
         self._saved_at = now
         link.busy = max(0.0, link.busy - saving.busy)
+
+    def _measure(self, saving: Saving, size: int) -> None:
+        """What it cost, by how much slower the program made its calls meanwhile."""
+        if saving.began is not None and saving.ended is not None:
+            usual = (saving.calls - self._calls_saved) / saving.busy if saving.busy else 0.0
+            lost = time_lost(saving.ended - saving.began, saving.calls_ended - saving.calls, usual)
+            self.cost.measure(size, lost)
+        self._calls_saved = saving.calls
