@@ -144,6 +144,7 @@ def outcome(
     BODY, st.integers(1, 5), KILLS, st.sampled_from(["full", "full,-traces", "full,-known,-coalesce"]), st.booleans()
 )
 @example(["add", "add", "add", "broken", "checkpoint", "fetch"], 3, [], "full,-traces", False)  # an error inside a run
+@example(["add", "add", "broken"], 1, [1, 8, None], "full", True)  # an error found while a crash was looked for
 def test_killed_executors_and_proxies_change_nothing(
     executors: LocalExecutors, body: list[str], times: int, kills: list[int | None], modes: str, blame: bool
 ) -> None:

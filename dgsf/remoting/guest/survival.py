@@ -77,6 +77,7 @@ class Survival:
         self._doubts = Doubts()
         self._dead: DgsfError | None = None
         self._owed: DgsfError | None = None
+        self._owed_of_trial = False
         self.busy = 0.0  # seconds that the device may have worked since the last checkpoint
         self.busy_since: float | None = None
         self._next_look = 0.0
@@ -215,11 +216,27 @@ class Survival:
         """An error that the program will hear of when it asks for something."""
         self._owed = self._owed or self.error(failure)
 
+    def _owe_of_trial(self, failure: tuple[int, str, str]) -> None:
+        """The journal knows nothing of a trial's SYNCs: whoever replays it will tell this error again."""
+        if self._owed is None:
+            self.owe(failure)
+            self._owed_of_trial = True
+
     def raise_owed(self) -> None:
         """An error that was found while the program did not ask."""
         if self._owed is not None:
             error, self._owed = self._owed, None
+            if self._owed_of_trial:
+                self._owed_of_trial = False
+                told = self.answers.question()
+                self.answers.close(told)
+                self._note(encode_records([[_SYNC, told.number]]))
             raise error
+
+    def _forget_owed_of_trial(self) -> None:
+        """Its device is lost before the program heard of it."""
+        if self._owed_of_trial:
+            self._owed, self._owed_of_trial = None, False
 
     def error(self, failure: tuple[int, str, str]) -> DgsfError:
         """What the executor told; its calls are counted anew in each generation."""
@@ -344,6 +361,7 @@ class Survival:
 
     def _judge(self, lost: Lost) -> None:
         """Whether another device should be tried: not for a call that crashed two already."""
+        self._forget_owed_of_trial()
         culprit = self._doubts.crashed_at(lost.failure)
         if culprit is not None:
             call, told = culprit
@@ -377,7 +395,7 @@ class Survival:
             if isinstance(entry, bytes):
                 stepper.skip(decode_records(entry))
             self._repeat(entry)
-        trial = self._doubts.trial = Trial(stepper, self.answers, self.owe)
+        trial = self._doubts.trial = Trial(stepper, self.answers, self._owe_of_trial)
         self._again(encode_records([trial.begin()]))
         for entry in self.journal.doubtful():
             if isinstance(entry, Transfer):
