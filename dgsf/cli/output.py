@@ -1,7 +1,7 @@
 """How commands show things: tables for people, aligned text for pipes, JSON for programs.
 
-Times, costs, sizes and dates are written in human units by the name of their field (`_us`, `_nano`,
-`_bytes`, `_at`); JSON output is always the exact document.
+Times, costs, sizes, thousandths and dates are written in human units by the name of their field (`_us`, `_nano`,
+`_bytes`, `_milli`, `_at`); JSON output is always the exact document.
 """
 
 from __future__ import annotations
@@ -113,7 +113,9 @@ def _head(name: str) -> str:
     """A column's title: the field without its unit, since the cells have one."""
     if name.endswith("_us") and "_per_" not in name:
         return f"{name.removesuffix('_us')} time".replace("_", " ")
-    return name.removesuffix("_nano").removesuffix("_bytes").removesuffix("_at").replace("_", " ")
+    for unit in ("_nano", "_bytes", "_milli", "_at"):
+        name = name.removesuffix(unit)
+    return name.replace("_", " ")
 
 
 def _plain_table(heads: list[str], cells: list[list[str]], numeric: list[bool]) -> None:
@@ -152,6 +154,8 @@ def human(name: str, value: Any) -> str:
         return human_us(round(value))
     if isinstance(value, int) and name.endswith("_nano"):
         return human_nano(value)
+    if isinstance(value, int) and name.endswith("_milli"):
+        return f"{value / 1000:g}"
     if isinstance(value, int) and (name.endswith("_bytes") or name == "memory"):
         return human_bytes(value)
     if name.endswith("_at"):

@@ -30,7 +30,7 @@ HOST_SLOTS = 8
 MAX_DEVICES = 1024
 DEFAULT_SLOTS = 4
 _TYPE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.\-]{0,63}")
-_SETTING = "--devices (DGSF_DEVICES)"
+SETTING = "--devices (DGSF_DEVICES)"
 _EXAMPLE = "write e.g. 'cpu:2', 'cpu:1,sim:A100:4' or 'sim:T4:2:memory=16GiB:slots=8', or name a .toml file"
 
 # Memory and speed (single-precision TFLOPS) of GPUs that people like to simulate.
@@ -104,7 +104,7 @@ class _Group:
 
 
 def _wrong(where: str, reason: str) -> ConfigError:
-    return ConfigError(f"{_SETTING}: {where}: {reason}; {_EXAMPLE}")
+    return ConfigError(f"{SETTING}: {where}: {reason}; {_EXAMPLE}")
 
 
 # --- text -------------------------------------------------------------------------------------
@@ -267,7 +267,7 @@ def _number(groups: list[tuple[_Group, dict[str, Any]]]) -> list[DeviceSpec]:
     """One spec per device, numbered through per kind and type."""
     total = sum(group.count for group, _ in groups)
     if total > MAX_DEVICES:
-        raise ConfigError(f"{_SETTING}: {total} devices are over the limit of {MAX_DEVICES} per node")
+        raise ConfigError(f"{SETTING}: {total} devices are over the limit of {MAX_DEVICES} per node")
     following: dict[tuple[str, str], int] = {}
     devices = []
     for group, values in groups:

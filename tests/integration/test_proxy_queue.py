@@ -2,6 +2,7 @@
 
 import time
 
+import pytest
 from fabric_world import ended, until, world_of
 
 
@@ -48,28 +49,25 @@ async def test_a_full_queue_refuses_at_once_with_a_time_to_wait(database):
         assert len(refused) == 6
 
 
-async def test_waiting_calls_go_by_priority_then_by_arrival(database):
+@pytest.mark.parametrize(
+    ("calls", "order"),
+    [
+        ({"a": {}, "b": {}, "c": {"priority": 5}, "d": {"priority": -3}, "e": {"priority": 5}}, "ceabd"),
+        (
+            {"a": {"start_s": 600}, "b": {"start_s": 600}, "c": {"start_s": 300}, "d": {"start_s": 900, "priority": 1},
+             "e": {"start_s": 400}},
+            "dceab",
+        ),
+    ],
+    ids=["of one deadline by arrival", "of one priority by who must start first"],
+)  # fmt: skip
+async def test_waiting_calls_go_by_priority_then_by_start_deadline_then_by_arrival(database, calls, order):
     async with world_of(database, "cpu:1:slots=1") as world:
         version = await world.deploy(nap)
         await world.value(version, 0.01)
-        running = world.open(version, 0.5)[1]
-        order = []
-        for name, priority in (("a", 0), ("b", 0), ("c", 5), ("d", -3), ("e", 5)):
-            world.open(version, 0.01, priority=priority)[1].when_ended(lambda _, name=name: order.append(name))
+        running, found = world.open(version, 0.5)[1], []
+        for name, how in calls.items():
+            world.open(version, 0.01, **how)[1].when_ended(lambda _, name=name: found.append(name))
         assert (await ended(running)).state == "succeeded"
-        await until(lambda: len(order) == 5)
-        assert "".join(order) == "ceabd"
-
-
-async def test_calls_of_one_priority_go_by_who_must_start_first(database):
-    async with world_of(database, "cpu:1:slots=1") as world:
-        version = await world.deploy(nap)
-        await world.value(version, 0.01)
-        running = world.open(version, 0.5)[1]
-        order = []
-        for name, start_s, priority in (("a", 600, 0), ("b", 600, 0), ("c", 300, 0), ("d", 900, 1), ("e", 400, 0)):
-            stream = world.open(version, 0.01, start_s=start_s, priority=priority)[1]
-            stream.when_ended(lambda _, name=name: order.append(name))
-        assert (await ended(running)).state == "succeeded"
-        await until(lambda: len(order) == 5)
-        assert "".join(order) == "dceab"
+        await until(lambda: len(found) == len(calls))
+        assert "".join(found) == order

@@ -76,6 +76,7 @@ def test_other_fields_are_written_by_their_names():
     assert human_bytes(1536 * 1024) == "1.5 MiB"
     assert human("round_trip_us", 213.5) == "214 µs"
     assert human("memory_bytes", 512 * 1024**2) == "512 MiB"
+    assert human("cpu_milli", 1500) == "1.5"
     assert human("price_nano_per_us", 1) == "1"
     assert human("expired", False) == "no"
     assert human("options", {"a": 1}) == '{"a": 1}'

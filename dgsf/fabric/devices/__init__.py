@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
-from dgsf.core.devices import HOST, DeviceSpec, parse_devices, parse_hosts
+from dgsf.core.devices import HOST, SETTING, DeviceSpec, parse_devices, parse_hosts
 from dgsf.errors import ConfigError, StartError
 from dgsf.fabric.devices import cpu, cuda, host, sim
 from dgsf.fabric.devices.base import Device, machine_cpus
@@ -40,7 +40,8 @@ def _fill_in(specs: list[DeviceSpec]) -> list[DeviceSpec]:
     wanted = sum(spec.kind == "cuda" for spec in specs)
     found = cuda.detect(cuda.find_driver()) if wanted else []
     if wanted > len(found):
-        raise ConfigError(f"devices: {wanted} CUDA GPUs are asked for, {len(found)} found; 'auto' takes what is there")
+        asked = "1 CUDA GPU is" if wanted == 1 else f"{wanted} CUDA GPUs are"
+        raise ConfigError(f"{SETTING}: {asked} asked for, {len(found)} found; 'auto' takes what is there")
     filled = []
     for spec in specs:
         if spec.kind == "cpu":
