@@ -184,8 +184,8 @@ class Controller:
         try:
             address = await self._cluster.start(actor, place, self._hosts[place.node_id])
             row = await self._retried(lambda: register(self._store, place, actor, address))
-            self._servers[name] = Registered.of(row)
-            await self._cluster.set_incarnation(actor, row.incarnation)
+            server = self._servers[name] = Registered.of(row)
+            await self._introduce(server)
         except (ClusterLost, StoreUnavailable):
             raise
         except Exception as error:  # the server's own trouble, in whatever words Ray tells it
@@ -196,6 +196,16 @@ class Controller:
         self._on(core.Started(name, row.incarnation, self._is_near(self._servers[name])))
         self._watch(name)
         return None
+
+    async def _introduce(self, server: Registered) -> None:
+        """Tell a server who it is; its row is there already, and must not stay if the server does not."""
+        try:
+            await self._cluster.set_incarnation(server.actor, server.incarnation)
+        except (ClusterLost, StoreUnavailable):
+            raise
+        except Exception:
+            await self._retried(lambda: self._store.mark_lost(server.device_id, server.incarnation))
+            raise
 
     async def _devices_first(self, node_id: str) -> None:
         """A starting server keeps a core busy for seconds: a function host waits until its node's devices are up."""

@@ -157,6 +157,16 @@ async def test_a_start_that_fails_is_tried_again(devices, cluster):
         assert cluster.starts == 4
 
 
+async def test_a_server_that_ends_before_it_knows_who_it_is_leaves_no_healthy_row(devices, cluster, monkeypatch):
+    async def gone(actor, incarnation):
+        del cluster.offers["aaaa"]  # its node goes as soon as it is registered
+        raise RuntimeError("the actor died")
+
+    monkeypatch.setattr(cluster, "set_incarnation", gone)
+    async with controlled(devices, cluster):
+        await row_when(devices, A, "lost")
+
+
 async def test_a_controller_that_does_not_lead_changes_nothing(devices, cluster):
     leads = True
     async with controlled(devices, cluster, leads=lambda: leads) as (controller, _):
