@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -63,12 +63,13 @@ def platform(
     proxy: str = "inside",
     devices: str = "cpu:1",
     environment: Mapping[str, str] | None = None,
+    processors: Set[int] = frozenset(),
 ) -> Iterator[Ours]:
-    """A platform of one gateway while the block runs."""
+    """A platform of one gateway while the block runs, on these processors if any are named."""
     port, data_dir = free_port(), folder / name
     flags = ["--port", str(port), "--data-dir", str(data_dir), "--devices", devices, "--gateways", "1"]
     command = python_module("dgsf.cli", "up", *flags, "--proxy", proxy)
-    with running(name, command, folder, environment=environment) as service:
+    with running(name, command, folder, environment=environment, processors=processors) as service:
         try:
             service.wait_until(lambda: _says_ready(service.log), _START_SECONDS)
         except StartError as error:

@@ -17,7 +17,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -103,8 +103,12 @@ def running(
     *,
     environment: Mapping[str, str] | None = None,
     piped: bool = False,
+    processors: Set[int] = frozenset(),
 ) -> Iterator[Service]:
-    """The program while the block runs. `piped`: standard input and output are ours to talk through."""
+    """The program while the block runs. `piped`: standard input and output are ours to talk through.
+
+    `processors`: it and its children are kept to these; none: to all of them.
+    """
     mark = secrets.token_hex(12)
     log = folder / f"{name}.log"
     with log.open("ab") as output:
@@ -117,7 +121,7 @@ def running(
             cwd=ROOT,
             env=_environment(environment or {}, mark),
             start_new_session=True,  # Ctrl-C reaches the benchmark, which stops them in order
-            preexec_fn=_die_with_us,
+            preexec_fn=lambda: _begin(processors),
         )
     service = Service(name, process, log, mark)
     try:
@@ -134,8 +138,11 @@ def _environment(changes: Mapping[str, str], mark: str) -> dict[str, str]:
     return {**kept, "RAY_USAGE_STATS_ENABLED": "0", "PYTHONUNBUFFERED": "1", **changes, _MARK: mark}
 
 
-def _die_with_us() -> None:
+def _begin(processors: Set[int]) -> None:
+    """In the child: die with us, and stay where it belongs."""
     _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+    if processors:
+        os.sched_setaffinity(0, processors)
 
 
 def _carrying(mark: str) -> list[int]:

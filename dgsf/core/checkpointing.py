@@ -2,8 +2,9 @@
 
 Losing the device costs the time to bring its state back: the last checkpoint's bytes, then everything done
 since.  A checkpoint costs time too: while it is copied and sent, the program goes on more slowly.  So one is taken
-when a replay would take too long, but never so often that a program loses more than a small share of its time to
-them; and always before the journal outgrows its memory.
+when a replay would take too long, but never so often that a program loses more than a small share of its working time
+to them (while it rests nothing has to be replayed, and nothing is saved up); and always before the journal outgrows its
+memory.
 """
 
 from __future__ import annotations
@@ -27,15 +28,11 @@ class CheckpointPolicy:
     share: float = SHARE
     journal_bytes: int = JOURNAL_BYTES
 
-    def due(self, *, busy: float, elapsed: float, cost: float, journal_bytes: int) -> bool:
-        """Now? `busy`: device time to replay; `elapsed`: since the last one; `cost`: what it would take."""
+    def due(self, *, busy: float, cost: float, journal_bytes: int) -> bool:
+        """Now? `busy`: time of work since the last one, which a replay would take; `cost`: what it would take."""
         if journal_bytes >= self.journal_bytes * _EARLY:
             return True
-        return busy >= self.replay_seconds and cost <= self.share * elapsed
-
-    def soonest(self, cost: float) -> float:
-        """Seconds after the last checkpoint before which none is due."""
-        return max(self.replay_seconds, cost / self.share)
+        return busy >= self.replay_seconds and cost <= self.share * busy
 
 
 def time_lost(under_way: float, calls: int, calls_per_second: float) -> float:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 from loadtests.ours import platform
 from loadtests.plan import Plan
-from loadtests.remoting.pairs import Runner, alternate, environment_of, runner, side_by_side
+from loadtests.remoting.pairs import PLATFORM, PROGRAM, Runner, alternate, environment_of, runner, side_by_side
 from loadtests.remoting.programs import PROGRAMS
 from loadtests.report import Section, at_most, compare
 from loadtests.service import python_module, running
@@ -24,7 +24,7 @@ PROGRAMS_ON_SIM = ("resnet50-resident", "bert-resident", "resnet18-training-32",
 
 def measure(plan: Plan) -> Section:
     section = Section("Remote torch on a simulated A100")
-    with platform("dgsf-remote-sim", plan.folder, devices=DEVICES) as ours:
+    with platform("dgsf-remote-sim", plan.folder, devices=DEVICES, processors=PLATFORM) as ours:
         for program in PROGRAMS_ON_SIM:
             made = [
                 runner(plan, program, "direct"),
@@ -62,7 +62,7 @@ def measure(plan: Plan) -> Section:
 @contextmanager
 def _launches(plan: Plan, program: str) -> Iterator[Runner]:
     command = python_module("loadtests.remoting.sim_native", program)
-    with running(f"{program}-launches", command, plan.folder, piped=True) as service:
+    with running(f"{program}-launches", command, plan.folder, piped=True, processors=PROGRAM) as service:
         made = Runner(f"{program}-launches", service)
         made.answer()
         yield made

@@ -1,8 +1,13 @@
-"""Runners of one program, started together and measured in turn."""
+"""Runners of one program, started together and measured in turn.
+
+A program, native or remoted, has a processor to itself, and the platform has the others: as if they were two machines.
+Left to the kernel, the proxy is often put on the program's processor although another one rests.
+"""
 
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -15,6 +20,9 @@ from loadtests.ours import Ours
 from loadtests.plan import Plan, rotated
 from loadtests.service import Service, python_module, running
 
+_ALL = sorted(os.sched_getaffinity(0))
+PROGRAM = frozenset(_ALL[-1:]) if len(_ALL) > 1 else frozenset()
+PLATFORM = frozenset(_ALL[:-1])
 LEAST_STEPS = 3  # in a round: the first one after a pause is slower
 MOST_STEPS = 200
 
@@ -58,7 +66,7 @@ def runner(
     """A runner that has done its warm-up steps."""
     label = name or f"{program}-{where}"
     command = python_module("loadtests.remoting.runner", program, where, *options)
-    with running(label, command, plan.folder, environment=environment, piped=True) as service:
+    with running(label, command, plan.folder, environment=environment, piped=True, processors=PROGRAM) as service:
         made = Runner(label, service)
         made.answer()
         yield made

@@ -148,3 +148,32 @@ def test_lists_that_change_before_the_backward_pass_are_noticed(grad, device):
             torch._foreach_add_(factors, 5.0)
         with pytest.raises(RuntimeError, match="modified by an inplace operation"):
             loss.backward()
+
+
+def grouped(tensorlists, *, with_indices=False):
+    return torch.utils._foreach_utils._group_tensors_by_device_and_dtype(tensorlists, with_indices)
+
+
+def shown(groups):
+    return {
+        (device.type, dtype): ([[id(tensor) for tensor in each] for each in lists_], indices)
+        for (device, dtype), (lists_, indices) in groups.items()
+    }
+
+
+@pytest.mark.parametrize("with_indices", [False, True])
+def test_optimizers_sort_tensors_of_one_type_as_torch_does(device, with_indices):
+    given = [[torch.ones(size, device=device) for size in (2, 3)] for _ in range(3)]
+    given[1] = []
+    ids = [[id(tensor) for tensor in each] for each in given]
+    assert shown(grouped(given, with_indices=with_indices)) == {
+        (given[0][0].device.type, torch.float32): (ids, [0, 1] if with_indices else [])
+    }
+
+
+def test_optimizers_sort_tensors_of_several_types_and_places_as_torch_does(device):
+    half, whole = torch.ones(2, device=device, dtype=torch.float16), torch.ones(2, device=device)
+    assert len(grouped([[half, whole], [half, whole]])) == 2
+    assert len(grouped([[whole, torch.ones(2)]])) == 2
+    with pytest.raises(RuntimeError, match="same dtype"):
+        grouped([[whole], [half]])

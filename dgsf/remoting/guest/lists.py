@@ -15,6 +15,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from dgsf.remoting.guest.dispatch import dispatch
+from dgsf.remoting.guest.layout import PENDING
 from dgsf.remoting.guest.tensor import RemoteTensor
 
 PREFIX = "_foreach_"
@@ -64,6 +65,29 @@ def direct(name: str) -> Callable[..., Any]:
 
     call.__name__ = call.__qualname__ = name
     return call
+
+
+def grouping(original: Callable[..., Any]) -> Callable[..., Any]:
+    """A stand-in for what optimizers sort their tensors with: remote ones of one type are one group at a glance."""
+
+    def group(tensorlists: Any, with_indices: bool) -> Any:
+        if not _is_one_group(tensorlists):
+            return original(tensorlists, with_indices)
+        first = tensorlists[0]
+        (key,) = original([first[:1]], False)
+        return {key: ([list(each) for each in tensorlists], list(range(len(first))) if with_indices else [])}
+
+    return group
+
+
+def _is_one_group(tensorlists: Any) -> bool:
+    layouts: set[Any] = set()
+    for each in tensorlists:
+        try:
+            layouts.update([tensor._m for tensor in each])
+        except AttributeError:  # not all of them are remote
+            return False
+    return bool(tensorlists[0]) and PENDING not in layouts and len({layout.dtype for layout in layouts}) == 1
 
 
 def names() -> list[str]:

@@ -51,6 +51,8 @@ def install(stack: ExitStack) -> None:
         stack.callback(kinds.remove, RemoteTensor)
     for name in lists.names():
         replace(stack, torch, name, lists.direct(name))
+    group = "_group_tensors_by_device_and_dtype"
+    replace(stack, torch._C, group, lists.grouping(getattr(torch._C, group)))
 
 
 class _GeneratorType(type):

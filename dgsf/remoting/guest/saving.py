@@ -62,7 +62,6 @@ class Saver:
         self._policy = policy
         self._now = now
         self._saving: Saving | None = None
-        self._saved_at = now()
         self._calls_saved = 0  # calls that the last checkpoint covers
         self._due_since: float | None = None  # in seconds of work; while the program rests, nothing changes
 
@@ -74,7 +73,7 @@ class Saver:
             self._take_if_done()
             return
         busy = self._busy(now)
-        if not self._is_due(busy, now):
+        if not self._is_due(busy):
             return
         if self._due_since is None:
             self._due_since = busy
@@ -102,16 +101,14 @@ class Saver:
             self._link.answers.close(self._saving.state)
             self._saving.state.finish()
             self._saving = None
-            self._saved_at = self._now()
 
     def _busy(self, now: float) -> float:
         link = self._link
         return link.busy + (now - link.busy_since if link.busy_since is not None else 0.0)
 
-    def _is_due(self, busy: float, now: float) -> bool:
+    def _is_due(self, busy: float) -> bool:
         assert self._policy is not None
-        elapsed, journal = now - self._saved_at, self._link.journal.bytes
-        return self._policy.due(busy=busy, elapsed=elapsed, cost=self.cost.seconds, journal_bytes=journal)
+        return self._policy.due(busy=busy, cost=self.cost.seconds, journal_bytes=self._link.journal.bytes)
 
     def _begin(self) -> None:
         link, recorder = self._link, self._recorder
@@ -154,15 +151,13 @@ class Saver:
             self._save(saving)
 
     def _save(self, saving: Saving) -> None:
-        link, now = self._link, self._now()
-        state = saving.state
+        link, state = self._link, saving.state
         if state.failure is None and state.bulk is not None:
             link.saved = absorb(link.saved, state.content, state.bulk, saving.definitions, saving.calls)
             link.journal.drop(saving.mark)
             self._uploads.keep_only(link.saved.digests | link.journal.digests)
             self.checkpoints += 1
             self._measure(saving, len(state.bulk))
-        self._saved_at = now
         link.busy = max(0.0, link.busy - saving.busy)
 
     def _measure(self, saving: Saving, size: int) -> None:
