@@ -219,14 +219,12 @@ class SessionStream:
         try:
             link.raise_owed()
             link.send(self._recorder.take(), question, record)
-            started = self._now()
             link.wait(question)
         finally:
             link.answers.close(question)
         self._inline_bytes = 0
         if self._pace is not None:
-            now = self._now()
-            self._due = now + self._pace.answered(now - started)
+            self._due = self._now() + self._pace.answered()
         if question.failure is not None:
             raise link.error(question.failure)
         link.raise_owed()  # told to a checkpoint in between
