@@ -20,11 +20,10 @@ import torch
 
 from dgsf.config import GIB
 from dgsf.core.perfmodel import Link, Recording, fitted
-from dgsf.remoting.executor.callclock import read_clock
+from dgsf.remoting.executor.callclock import ClockReader
 from dgsf.remoting.executor.local import LocalExecutors, LocalSpec
 from dgsf.remoting.guest.attach import bind
 from dgsf.remoting.guest.bound import bound
-from dgsf.remoting.guest.kinds import Stream
 from dgsf.remoting.guest.modes import Modes
 from dgsf.remoting.guest.probe import Typical, measure_link
 from dgsf.remoting.guest.recording import Event, RecordingStream, Took, mean_serve_us, recording_of
@@ -75,11 +74,17 @@ class Profiler:
     def __init__(self, stream: RecordingStream, device: torch.device, clock: Path) -> None:
         self.device = device
         self._stream = stream
-        self._clock = clock
+        self._clock = ClockReader(clock)
+
+    @property
+    def session(self) -> SessionStream:
+        """The stream itself, on which nothing is noted."""
+        return self._stream.real
 
     def measure_link(self, typical: Typical = median) -> Link:
         """What this device costs beside the work itself."""
-        return measure_link(self._stream.real, self.device, typical)
+        with self.unnoted():
+            return measure_link(self.session, self.device, typical)
 
     def run(self, program: Callable[[], Any]) -> Run:
         """Does it once."""
@@ -90,15 +95,15 @@ class Profiler:
         wanted = {event.call for event in events}
         took = {
             call: Took(each.device_ns / 1e3, each.serve_ns / 1e3)
-            for call, each in read_clock(self._clock).items()
+            for call, each in self._clock.new().items()
             if call in wanted
         }
         return Run(events, stream.began, stream.ended, took, value)
 
     def bare_us(self, program: Callable[[], Any]) -> float:
         """Does it once without noting anything; how long that takes."""
-        real = self._stream.real
-        with self._bound_to(real):
+        real = self.session
+        with self.unnoted():
             real.sync()
             began = time.perf_counter_ns()
             program()
@@ -107,9 +112,9 @@ class Profiler:
             return (time.perf_counter_ns() - began) / 1e3
 
     @contextmanager
-    def _bound_to(self, stream: Stream) -> Iterator[None]:
-        """The program's calls go straight there; its tensors stay what they are."""
-        before, bound.stream, bound.call = bound.stream, stream, stream.call
+    def unnoted(self) -> Iterator[None]:
+        """Calls go straight to the session; tensors stay what they are."""
+        before, bound.stream, bound.call = bound.stream, self.session, self.session.call
         try:
             yield
         finally:
