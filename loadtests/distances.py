@@ -28,6 +28,7 @@ WARM = 5
 WARM_FAR = 2  # at each distance, after that
 VALUES = 2  # asked for before each run
 DOWNLOADS_EVERY = 4  # turns
+PAUSE_SECONDS = 10e-3  # before each run: as long as the longest round trip, so that all find their processors as cold
 Step = Callable[[], object]
 Program = Callable[[torch.device], Step]
 
@@ -54,6 +55,7 @@ class Sitting:
 
     def __init__(self, made: Profiler, relay: LatencyRelay, program: Program, delays_ms: Sequence[float]) -> None:
         self._made = made
+        made.pause_seconds = PAUSE_SECONDS
         self._relay = relay
         self._step = program(made.device)
         self.link = made.measure_link()
@@ -85,7 +87,6 @@ class Sitting:
     def _record(self) -> None:
         self._ask(0.0)
         self._runs.append(self._made.run(self._step))
-        self._ask(0.0)
         self._bare_us.append(self._made.bare_us(self._step))
 
     def _measure(self, delay_ms: float, number: int) -> None:
@@ -98,7 +99,7 @@ class Sitting:
         found.took_us.append(self._made.bare_us(self._step))
 
     def _ask(self, delay_ms: float) -> None:
-        """Values, at this distance: every run comes after some, so that none finds its processes colder."""
+        """Values, at this distance."""
         self._go(delay_ms)
         with self._made.unnoted():
             self.found[delay_ms].values_us.extend(self._probe.value_us() for _ in range(VALUES))

@@ -73,6 +73,7 @@ class Profiler:
 
     def __init__(self, stream: RecordingStream, device: torch.device, clock: Path) -> None:
         self.device = device
+        self.pause_seconds = 0.0  # before each run; a program that comes after a pause finds its processors colder
         self._stream = stream
         self._clock = ClockReader(clock)
 
@@ -89,6 +90,7 @@ class Profiler:
     def run(self, program: Callable[[], Any]) -> Run:
         """Does it once."""
         stream = self._stream
+        self._rest()
         stream.start()
         value = program()
         events = stream.stop()
@@ -104,12 +106,18 @@ class Profiler:
         """Does it once without noting anything; how long that takes."""
         real = self.session
         with self.unnoted():
-            real.sync()
+            self._rest()
             began = time.perf_counter_ns()
             program()
             if real.unanswered:
                 real.sync()
             return (time.perf_counter_ns() - began) / 1e3
+
+    def _rest(self) -> None:
+        """Until nothing is under way any more, and so long as is wanted before each run."""
+        self.session.sync()
+        if self.pause_seconds:
+            time.sleep(self.pause_seconds)
 
     @contextmanager
     def unnoted(self) -> Iterator[None]:
