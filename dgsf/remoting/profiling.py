@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import torch
@@ -25,7 +24,7 @@ from dgsf.remoting.executor.local import LocalExecutors, LocalSpec
 from dgsf.remoting.guest.attach import bind
 from dgsf.remoting.guest.bound import bound
 from dgsf.remoting.guest.modes import Modes
-from dgsf.remoting.guest.probe import Typical, measure_link
+from dgsf.remoting.guest.probe import measure_link
 from dgsf.remoting.guest.recording import Event, RecordingStream, Took, mean_serve_us, recording_of
 from dgsf.remoting.guest.session_stream import SessionStream
 
@@ -82,10 +81,10 @@ class Profiler:
         """The stream itself, on which nothing is noted."""
         return self._stream.real
 
-    def measure_link(self, typical: Typical = median) -> Link:
+    def measure_link(self) -> Link:
         """What this device costs beside the work itself."""
         with self.unnoted():
-            return measure_link(self.session, self.device, typical)
+            return measure_link(self.session, self.device)
 
     def run(self, program: Callable[[], Any]) -> Run:
         """Does it once."""

@@ -1,13 +1,13 @@
 """What a link costs, measured on a session that does nothing else: questions, one download, tiny calls.
 
-The device "dgsf" must be bound to the stream.  Each figure is the median of several, or another `typical` one;
-what issuing a call costs is the least of several, because others can only make it longer.
+The device "dgsf" must be bound to the stream.  Each figure is the median of several; what issuing a call
+costs is the least of several, because others can only make it longer.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from statistics import median
 
 import torch
@@ -20,9 +20,6 @@ QUESTIONS = 40
 DOWNLOAD_BYTES = 4 * 1024**2
 CALLS = 100
 ROUNDS = 5
-
-
-Typical = Callable[[Sequence[float]], float]
 HOLD_US = FIRST_SECONDS * 1e6
 
 
@@ -45,11 +42,11 @@ class Probe:
         return _took_us(self._large.cpu)
 
 
-def measure_link(stream: Stream, device: torch.device, typical: Typical = median) -> Link:
+def measure_link(stream: Stream, device: torch.device) -> Link:
     """The link as it is now; all of a question's time is its `sync_us`, the distance is unknown here."""
-    question_us = typical([_took_us(stream.sync) for _ in range(QUESTIONS)])
+    question_us = median([_took_us(stream.sync) for _ in range(QUESTIONS)])
     probe = Probe(device)
-    download_us = typical([probe.download_us() for _ in range(ROUNDS)])
+    download_us = median([probe.download_us() for _ in range(ROUNDS)])
     return Link(
         bytes_per_us=DOWNLOAD_BYTES / max(1.0, download_us - question_us),
         sync_us=question_us,
