@@ -3,6 +3,7 @@
 Program, executor and relay stay the same processes, so that distance is all that differs.  A turn takes one run of each
 sort in an order of its own: what slows this machine for a while slows all of them, and a turn's prediction is held
 against the same turn's run.  A prediction knows the recording, its total and a probe of the way; never a timed run.
+There are no checkpoints, and the executor's clock runs all the time.
 """
 
 from __future__ import annotations
