@@ -1,45 +1,35 @@
-"""How well the performance model foretells: programs are recorded once, predicted at several distances, measured there.
+"""How well the performance model foretells: programs are recorded without delay, predicted and timed at several delays.
 
-Run as `python -m loadtests.calibrate`.  A program is recorded over a relay without delay; the link at each distance is
-measured by questions and a download alone; the prediction from the two is held against runs over that link.
+Run as `python -m loadtests.calibrate`.  Each program has a session of its own per round (`loadtests.distances`).  It is
+the model that is tried, not the machine's power saving: processors are kept from halting meanwhile, unless `--asleep`.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable
+from contextlib import nullcontext
+from dataclasses import dataclass, field
 from statistics import median
 
 import click
 import torch
 
 from dgsf.config import GIB
-from dgsf.core.checkpointing import CheckpointPolicy
-from dgsf.core.perfmodel import Link, predict
-from dgsf.remoting.executor.local import LocalExecutors, LocalSpec
-from dgsf.remoting.guest.attach import bind
-from dgsf.remoting.guest.probe import Typical, measure_link
-from dgsf.remoting.guest.session_stream import SessionStream
-from dgsf.remoting.profiling import Run, profiler
-from dgsf.remoting.repeats import without_noting
+from dgsf.remoting.executor.local import LocalExecutors
 from functions.models.recurrent import LstmClassifier
 from functions.models.transformer import Gpt
 from functions.workloads import bert_qa, ct_scan, face_identification, kmeans
-from loadtests.latency_relay import LatencyRelay
+from loadtests.awake import processors_awake
+from loadtests.distances import Program, Step, sitting
 from loadtests.plan import Plan
 from loadtests.remoting.programs import gpt_training
 from loadtests.report import Row, Section, at_most
 
 DELAYS_MS = (0.0, 0.5, 1.0, 5.0)
 GOAL = 0.10
-WARM = 5
-REPEATS = 7
+ROUNDS = 5
+TURNS = 12
 MEMORY = 4 * GIB
-Step = Callable[[], object]
-Program = Callable[[torch.device], Step]
-TYPICAL: dict[str, Typical] = {"median": median, "best": min}
 
 
 def _lstm(device: torch.device) -> Step:
@@ -80,7 +70,7 @@ PROGRAMS: dict[str, Program] = {
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One program at one distance; a prediction and a measurement per round, both of the same minutes."""
+    """One program at one distance; a prediction and a measurement per turn, a fraction of a second apart."""
 
     program: str
     delay_ms: float
@@ -89,96 +79,35 @@ class Case:
 
     @property
     def error(self) -> float:
-        return abs(median(self.predicted_us) / median(self.measured_us) - 1)
-
-
-class Calibration:
-    """Executors of one process, and what counts as the typical of several runs."""
-
-    def __init__(self, executors: LocalExecutors, repeats: int, typical: Typical) -> None:
-        self._executors = executors
-        self._repeats = repeats
-        self._typical = typical
-
-    def round(self, name: str, cases: Iterable[Case], say: Callable[[str], None]) -> None:
-        """One program: recorded, then run at each distance."""
-        program = PROGRAMS[name]
-        link, runs = self._record(program)
-        total_us = self._typical([run.total_us for run in runs])
-        say(f"{name}: {len(runs[0].events)} commands, {total_us / 1e3:.2f} ms while recorded")
-        for case in cases:
-            trip_us = 2e3 * case.delay_ms
-            there, measured_us = self._measure(program, case.delay_ms)
-            more_us = there.sync_us - trip_us - link.sync_us  # what a question costs more there, beside the delay
-            predicted = [_predicted_us(run, link, trip_us, more_us, there.bytes_per_us) for run in runs]
-            case.predicted_us.append(self._typical(predicted))
-            case.measured_us.append(measured_us)
-
-    def _record(self, program: Program) -> tuple[Link, list[Run]]:
-        """Runs of the program, and the link that they had.
-
-        The relay is on the way here too, without delay: on a few processors it takes time from the others.
-        """
-        forget_models()
-        torch.manual_seed(0)
-        with ExitStack() as stack:
-            way = self._executors, lambda sock: stack.enter_context(LatencyRelay(sock, 0.0)).guest
-            made = stack.enter_context(profiler("", 1, MEMORY, *way))
-            step, link = _warm(program, made.device), made.measure_link(self._typical)
-            runs = [(made.run(step), made.bare_us(step)) for _ in range(self._repeats)]
-            return link, without_noting([run for run, _ in runs], [bare for _, bare in runs])
-
-    def _measure(self, program: Program, delay_ms: float) -> tuple[Link, float]:
-        """The link, and the program's time over it."""
-        forget_models()
-        torch.manual_seed(0)
-        with self._over(delay_ms) as (stream, device):
-            step, link = _warm(program, device), measure_link(stream, device, self._typical)
-            return link, self._typical([_took_us(step, stream) for _ in range(self._repeats)])
-
-    @contextmanager
-    def _over(self, delay_ms: float) -> Iterator[tuple[SessionStream, torch.device]]:
-        with ExitStack() as stack:
-            sock = self._executors.connect(LocalSpec(device_options={"threads": 1}))
-            sock = stack.enter_context(LatencyRelay(sock, delay_ms / 1e3)).guest
-            stream = SessionStream(sock, policy=CheckpointPolicy())
-            stack.callback(stream.close)
-            yield stream, stack.enter_context(bind(stream))
+        """Too much is above 0; the middle of all turns, because a slower moment slows both of a turn."""
+        pairs = zip(self.predicted_us, self.measured_us, strict=True)
+        return median(predicted / measured for predicted, measured in pairs) - 1
 
 
 def calibrate(
-    rounds: int, repeats: int, say: Callable[[str], None], typical: Typical = median, names: Iterable[str] = PROGRAMS
+    rounds: int, turns: int, say: Callable[[str], None], names: Iterable[str] = PROGRAMS, keep_awake: bool = True
 ) -> list[Case]:
-    """Programs at all distances, round by round, so that a disturbed minute spoils one round only."""
+    """Programs at all distances; each round has new processes, so that no session decides by itself."""
     torch.set_num_threads(1)
     cases = {name: [Case(name, delay_ms) for delay_ms in DELAYS_MS] for name in names}
-    with LocalExecutors() as executors:
-        calibration = Calibration(executors, repeats, typical)
+    with processors_awake() if keep_awake else nullcontext(), LocalExecutors() as executors:
         for number in range(rounds):
             say(f"round {number + 1}/{rounds}")
             for name, wanted in cases.items():
-                calibration.round(name, wanted, say)
+                _round(executors, PROGRAMS[name], wanted, turns)
     return [case for found in cases.values() for case in found]
 
 
-def _predicted_us(run: Run, link: Link, trip_us: float, more_us: float, bytes_per_us: float) -> float:
-    own = run.fitted(link)
-    far = replace(own, round_trip_us=trip_us, sync_us=max(0.0, own.sync_us + more_us), bytes_per_us=bytes_per_us)
-    return predict(run.recording(link), far).total_us
-
-
-def _warm(program: Program, device: torch.device) -> Step:
-    step = program(device)
-    for _ in range(WARM):
-        step()
-    return step
-
-
-def _took_us(step: Step, stream: SessionStream) -> float:
-    stream.sync()
-    began = time.perf_counter_ns()
-    step()
-    return (time.perf_counter_ns() - began) / 1e3
+def _round(executors: LocalExecutors, program: Program, cases: Iterable[Case], turns: int) -> None:
+    forget_models()
+    torch.manual_seed(0)
+    with sitting(executors, program, DELAYS_MS, MEMORY) as session:
+        for number in range(turns):
+            session.turn(number)
+        predicted_us = session.predicted_us()
+        for case in cases:
+            case.predicted_us.extend(predicted_us[case.delay_ms])
+            case.measured_us.extend(session.found[case.delay_ms].took_us)
 
 
 def forget_models() -> None:
@@ -191,34 +120,33 @@ def forget_models() -> None:
 def _told(case: Case) -> str:
     predicted, measured = median(case.predicted_us) / 1e3, median(case.measured_us) / 1e3
     times = f"predicted {predicted:8.2f} ms  measured {measured:8.2f} ms"
-    return f"{case.program:22} {case.delay_ms:4g} ms each way  {times}  error {case.error:6.1%}"
+    return f"{case.program:22} {case.delay_ms:4g} ms each way  {times}  error {case.error:+6.1%}"
 
 
 def measure(plan: Plan) -> Section:
     """For `make bench`."""
     section = Section("The performance model: predicted against measured (CPU device, one thread)")
-    for case in calibrate(plan.rounds, REPEATS, plan.say):
+    for case in calibrate(plan.rounds, TURNS, plan.say):
         what = f"{case.program}, {case.delay_ms:g} ms each way: error of the prediction"
         predicted, measured = median(case.predicted_us) / 1e3, median(case.measured_us) / 1e3
-        section.rows.append(Row(what, predicted, measured, case.error, at_most(GOAL), "ms"))
+        section.rows.append(Row(what, predicted, measured, abs(case.error), at_most(GOAL), "ms"))
         section.raw[what] = {"predicted_us": case.predicted_us, "measured_us": case.measured_us}
     return section
 
 
 @click.command()
-@click.option("--rounds", default=5, show_default=True, type=click.IntRange(1, 1000), help="Rounds over everything.")
-@click.option("--repeats", default=REPEATS, show_default=True, type=click.IntRange(1, 1000), help="Runs in a round.")
-@click.option(
-    "--of", default="median", type=click.Choice(list(TYPICAL)), help="Which run counts; the best on a busy machine."
-)
+@click.option("--rounds", default=ROUNDS, show_default=True, type=click.IntRange(1, 1000), help="Sessions per program.")
+@click.option("--turns", default=TURNS, show_default=True, type=click.IntRange(1, 1000), help="Runs in a session.")
 @click.option("--only", "names", multiple=True, type=click.Choice(list(PROGRAMS)), help="Only this program.")
-def main(rounds: int, repeats: int, of: str, names: tuple[str, ...]) -> None:
+@click.option("--awake/--asleep", default=True, help="Whether processors are kept from halting meanwhile.")
+def main(rounds: int, turns: int, names: tuple[str, ...], awake: bool) -> None:
     """Predict and measure; print the error of each case."""
-    cases = calibrate(rounds, repeats, lambda text: click.echo(text, err=True), TYPICAL[of], names or PROGRAMS)
+    cases = calibrate(rounds, turns, lambda text: click.echo(text, err=True), names or PROGRAMS, awake)
     for case in cases:
         click.echo(_told(case))
-    within = sum(case.error <= GOAL for case in cases)
-    click.echo(f"{within} of {len(cases)} within {GOAL:.0%}; median error {median(case.error for case in cases):.1%}")
+    within = sum(abs(case.error) <= GOAL for case in cases)
+    middle = median(abs(case.error) for case in cases)
+    click.echo(f"{within} of {len(cases)} within {GOAL:.0%}; median error {middle:.1%}")
 
 
 if __name__ == "__main__":

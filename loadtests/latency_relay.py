@@ -2,7 +2,7 @@
 
 A process of its own sits between two sockets: what arrives is stamped with the time it is due and sent on then,
 so bandwidth stays and only latency is added.  A round trip is counted when bytes come back after bytes went
-out.  For measurements and tests of remoting without a network.
+out.  The delay can be changed while it runs.  For measurements and tests of remoting without a network.
 """
 
 from __future__ import annotations
@@ -18,9 +18,13 @@ from dataclasses import asdict, dataclass
 from types import TracebackType
 from typing import Self
 
+from dgsf.fabric.sandbox.libc import PR_SET_TIMERSLACK, prctl
+
 _CHUNK = 256 * 1024
 _QUEUE_BYTES = 64 * 1024 * 1024
+_WORD_BYTES = 4096  # what is said on the control socket is shorter
 _SPIN_SECONDS = 100e-6  # a select wakes late by about this; the rest is waited for actively
+_TIMER_SLACK_NS = 1  # by default the kernel wakes a sleeper up to 50 µs late, to wake several at once
 
 
 @dataclass
@@ -33,22 +37,27 @@ class Passed:
 
 
 class LatencyRelay:
-    """The starter's side: `guest` is the near end; `passed` asks the relay for its counts."""
+    """The starter's side: `guest` is the near end; `passed` asks the relay for its counts, `delay` sets its delay."""
 
-    def __init__(self, far: socket.socket, delay_seconds: float) -> None:
+    def __init__(self, far: socket.socket, delay_seconds: float, spin_seconds: float = _SPIN_SECONDS) -> None:
+        """Without spinning it takes no processor from its ends, and is late by what a sleeper's waking takes."""
         self.guest, near = socket.socketpair()
         self._control, theirs = socket.socketpair()
         fds = [near.fileno(), far.fileno(), theirs.fileno()]
+        numbers = map(str, (delay_seconds, spin_seconds, *fds))
         with near, theirs:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "loadtests.latency_relay", str(delay_seconds), *map(str, fds)], pass_fds=fds
-            )
+            self._process = subprocess.Popen([sys.executable, "-m", "loadtests.latency_relay", *numbers], pass_fds=fds)
         far.close()
         self._control.recv(1)
 
     def passed(self) -> Passed:
         self._control.send(b"?")
-        return Passed(**json.loads(self._control.recv(4096)))
+        return Passed(**json.loads(self._control.recv(_WORD_BYTES)))
+
+    def delay(self, seconds: float) -> None:
+        """From now on, for what arrives; what is under way arrives as it would have."""
+        self._control.send(str(seconds).encode())
+        self._control.recv(_WORD_BYTES)
 
     def close(self) -> None:
         self._control.close()
@@ -71,7 +80,7 @@ class Direction:
         self.source = source
         self.target = target
         self.open = True
-        self._delay = delay
+        self.delay = delay
         self._queue: deque[tuple[float, memoryview]] = deque()
         self._waiting = 0
 
@@ -90,7 +99,7 @@ class Direction:
         if not data:
             self.open = False
         else:
-            self._queue.append((now + self._delay, memoryview(data)))
+            self._queue.append((now + self.delay, memoryview(data)))
             self._waiting += len(data)
         return len(data)
 
@@ -121,14 +130,14 @@ class Direction:
         return not self.open and not self._queue
 
 
-def relay(delay: float, near: socket.socket, far: socket.socket, control: socket.socket) -> None:
+def relay(delay: float, spin: float, near: socket.socket, far: socket.socket, control: socket.socket) -> None:
     """Until one side is closed and everything has been passed on, or nobody asks any more."""
     out, back = Direction(near, far, delay), Direction(far, near, delay)
     passed, going_out = Passed(), False
     control.send(b"!")
     while not out.over and not back.over:
         stuck = [way for way in (out, back) if way.pass_on(time.monotonic())]
-        readable = _wait([out, back], stuck, control)
+        readable = _wait([out, back], stuck, control, spin)
         now = time.monotonic()
         if near in readable and (count := out.take(now)) > 0:
             passed.bytes_out += count
@@ -138,23 +147,28 @@ def relay(delay: float, near: socket.socket, far: socket.socket, control: socket
             passed.round_trips += going_out
             going_out = False
         if control in readable:
-            if not control.recv(1):
+            word = control.recv(_WORD_BYTES)
+            if not word:
                 return
+            if word != b"?":
+                out.delay = back.delay = float(word)
             control.send(json.dumps(asdict(passed)).encode())
 
 
-def _wait(ways: list[Direction], stuck: list[Direction], control: socket.socket) -> list[socket.socket]:
+def _wait(ways: list[Direction], stuck: list[Direction], control: socket.socket, spin: float) -> list[socket.socket]:
     dues = [due for way in ways if way not in stuck and (due := way.due()) is not None]
-    timeout = max(0.0, min(dues) - time.monotonic() - _SPIN_SECONDS) if dues else None
+    timeout = max(0.0, min(dues) - time.monotonic() - spin) if dues else None
     sources = [way.source for way in ways if way.hungry]
     ready, _, _ = select.select([*sources, control], [way.target for way in stuck], [], timeout)
     return ready
 
 
 def main() -> None:
-    near, far, control = (socket.socket(fileno=int(number)) for number in sys.argv[2:5])
+    delay, spin = map(float, sys.argv[1:3])
+    near, far, control = (socket.socket(fileno=int(number)) for number in sys.argv[3:6])
+    prctl(PR_SET_TIMERSLACK, _TIMER_SLACK_NS)
     with near, far, control:
-        relay(float(sys.argv[1]), near, far, control)
+        relay(delay, spin, near, far, control)
 
 
 if __name__ == "__main__":

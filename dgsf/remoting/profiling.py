@@ -13,20 +13,18 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import torch
 
 from dgsf.config import GIB
 from dgsf.core.perfmodel import Link, Recording, fitted
-from dgsf.remoting.executor.callclock import read_clock
+from dgsf.remoting.executor.callclock import ClockReader
 from dgsf.remoting.executor.local import LocalExecutors, LocalSpec
 from dgsf.remoting.guest.attach import bind
 from dgsf.remoting.guest.bound import bound
-from dgsf.remoting.guest.kinds import Stream
 from dgsf.remoting.guest.modes import Modes
-from dgsf.remoting.guest.probe import Typical, measure_link
+from dgsf.remoting.guest.probe import measure_link
 from dgsf.remoting.guest.recording import Event, RecordingStream, Took, mean_serve_us, recording_of
 from dgsf.remoting.guest.session_stream import SessionStream
 
@@ -74,42 +72,56 @@ class Profiler:
 
     def __init__(self, stream: RecordingStream, device: torch.device, clock: Path) -> None:
         self.device = device
+        self.pause_seconds = 0.0  # before each run; a program that comes after a pause finds its processors colder
         self._stream = stream
-        self._clock = clock
+        self._clock = ClockReader(clock)
 
-    def measure_link(self, typical: Typical = median) -> Link:
+    @property
+    def session(self) -> SessionStream:
+        """The stream itself, on which nothing is noted."""
+        return self._stream.real
+
+    def measure_link(self) -> Link:
         """What this device costs beside the work itself."""
-        return measure_link(self._stream.real, self.device, typical)
+        with self.unnoted():
+            return measure_link(self.session, self.device)
 
     def run(self, program: Callable[[], Any]) -> Run:
         """Does it once."""
         stream = self._stream
+        self._rest()
         stream.start()
         value = program()
         events = stream.stop()
         wanted = {event.call for event in events}
         took = {
             call: Took(each.device_ns / 1e3, each.serve_ns / 1e3)
-            for call, each in read_clock(self._clock).items()
+            for call, each in self._clock.new().items()
             if call in wanted
         }
         return Run(events, stream.began, stream.ended, took, value)
 
     def bare_us(self, program: Callable[[], Any]) -> float:
         """Does it once without noting anything; how long that takes."""
-        real = self._stream.real
-        with self._bound_to(real):
-            real.sync()
+        real = self.session
+        with self.unnoted():
+            self._rest()
             began = time.perf_counter_ns()
             program()
             if real.unanswered:
                 real.sync()
             return (time.perf_counter_ns() - began) / 1e3
 
+    def _rest(self) -> None:
+        """Until nothing is under way any more, and so long as is wanted before each run."""
+        self.session.sync()
+        if self.pause_seconds:
+            time.sleep(self.pause_seconds)
+
     @contextmanager
-    def _bound_to(self, stream: Stream) -> Iterator[None]:
-        """The program's calls go straight there; its tensors stay what they are."""
-        before, bound.stream, bound.call = bound.stream, stream, stream.call
+    def unnoted(self) -> Iterator[None]:
+        """Calls go straight to the session; tensors stay what they are."""
+        before, bound.stream, bound.call = bound.stream, self.session, self.session.call
         try:
             yield
         finally:

@@ -65,9 +65,20 @@ def _clock_calls(machine: Machine, clock: CallClock) -> None:
     setattr(device, "prepared", type(f"Clocked{base.__name__}", (base,), {"__slots__": (), "call": call}))  # noqa: B010 - read-only in the protocol
 
 
-def read_clock(path: Path | str) -> dict[int, Took]:
-    """What such a file tells, by the number of the call."""
-    data = Path(path).read_bytes()
-    words = array(_WORD)
-    words.frombytes(data[: len(data) // (words.itemsize * _FIELDS) * words.itemsize * _FIELDS])
-    return {words[at]: Took(words[at + 1], words[at + 2]) for at in range(0, len(words), _FIELDS)}
+class ClockReader:
+    """What such a file tells; what was read once is not read again, however long the file grows."""
+
+    def __init__(self, path: Path | str) -> None:
+        self._path = Path(path)
+        self._read = 0
+
+    def new(self) -> dict[int, Took]:
+        """By the number of the call, those since the last time."""
+        words = array(_WORD)
+        size = words.itemsize * _FIELDS
+        with self._path.open("rb") as file:
+            file.seek(self._read)
+            data = file.read()
+        words.frombytes(data[: len(data) // size * size])
+        self._read += len(words) * words.itemsize
+        return {words[at]: Took(words[at + 1], words[at + 2]) for at in range(0, len(words), _FIELDS)}

@@ -51,8 +51,7 @@ class RecordingStream:
         self._now = now_ns
 
     def start(self) -> None:
-        """Forget what was before, and note from now on."""
-        self.real.sync()
+        """Forget what was before, and note from now on; nothing may be under way."""
         self.events = []
         self.began = self._now()
 

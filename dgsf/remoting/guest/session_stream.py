@@ -91,6 +91,11 @@ class SessionStream:
         """Whether anything was issued since the last answer."""
         return self._recorder.waiting or self._link.busy_since is not None
 
+    def use_pace(self, pace: Pace) -> None:
+        """For a way whose length is changed on purpose: what is learned of one length is not true of another."""
+        with self._lock:
+            self._pace = pace
+
     # --- calls --------------------------------------------------------------------------------
     def call(self, kind: Kind, handles: list[int], floats: Sequence[float] = ()) -> int:
         with self._lock:
