@@ -2,7 +2,8 @@
 
 A tensor of 64 KiB or more is first only named by the hash of its bytes; the executor says if it needs the bytes.  That
 costs a round trip when it does, which is worth it for weights but not for a fresh batch in every step:
-a size that turned out to be needed before an earlier answer is sent straight away, unhashed.
+a size that turned out to be needed before an earlier answer is sent straight away, unhashed, unless the very same
+content comes again and again (`recurring`).
 Bytes are copied once, or borrowed from an owner that gives them up, and kept until a checkpoint makes them
 superfluous.
 """
@@ -20,6 +21,7 @@ from dgsf.remoting.digest import digest_of
 from dgsf.remoting.guest import lending
 from dgsf.remoting.guest.copies import Copies
 from dgsf.remoting.guest.fetches import DTYPE_CODES
+from dgsf.remoting.guest.recurring import Recurring
 from dgsf.remoting.protocol import INLINE_BYTES, Record
 
 _UPLOAD, _UPLOAD_BULK, _KNOWN = int(Record.UPLOAD), int(Record.UPLOAD_BULK), int(Record.KNOWN)
@@ -36,6 +38,7 @@ class Uploads:
         self.unconfirmed = False  # something was named that may be asked for
         self._by_hash = by_hash
         self._copies = Copies()
+        self._recurring = Recurring()
         self._shapes: dict[bytes, Shape] = {}
         self._borrowed: dict[bytes, torch.Tensor] = {}  # whose owner has not yet given it up
         self._missed: dict[Shape, int] = {}  # size -> answers seen when it was first needed
@@ -48,12 +51,16 @@ class Uploads:
         code, sizes = _code(tensor), tuple(tensor.shape)
         size = tensor.numel() * tensor.element_size()
         if size < INLINE_BYTES:
-            data = ctypes.string_at(tensor.data_ptr(), size) if size else b""
-            return [_UPLOAD, handle, code, sizes, data], 0, None
+            inline = ctypes.string_at(tensor.data_ptr(), size) if size else b""
+            return [_UPLOAD, handle, code, sizes, inline], 0, None
         if self._by_hash and not self._is_fresh((code, sizes)):
-            return self._name(tensor, handle, (code, sizes), size), 0, None
+            return self._named(*self._content_of(tensor, size), handle, (code, sizes)), 0, None
+        data = self._copies.of(tensor, size)
+        digest = self._recurring.digest_of(data) if self._by_hash else None
+        if digest is not None:
+            return self._named(digest, data, handle, (code, sizes)), 0, None
         transfer = self.new_transfer()
-        return [_UPLOAD_BULK, handle, code, sizes, size, transfer], transfer, self._copies.of(tensor, size)
+        return [_UPLOAD_BULK, handle, code, sizes, size, transfer], transfer, data
 
     def supply(self, digest: bytes) -> tuple[list[Any], int, memoryview]:
         """The record and bytes of a content that the executor needs."""
@@ -87,15 +94,19 @@ class Uploads:
         missed = self._missed.get(shape)
         return missed is not None and missed < self._answers
 
-    def _name(self, tensor: torch.Tensor, handle: int, shape: Shape, size: int) -> list[Any]:
+    def _content_of(self, tensor: torch.Tensor, size: int) -> tuple[bytes, memoryview]:
+        """The hash of a tensor's bytes, and the bytes: its owner's if it lends them, or a copy."""
         digest = self._borrow(tensor)
-        if digest is None:
-            data = self._copies.of(tensor, size)
-            digest = digest_of(data)
-            self.contents.setdefault(digest, data)
+        if digest is not None:
+            return digest, self.contents[digest]
+        data = self._copies.of(tensor, size)
+        return digest_of(data), data
+
+    def _named(self, digest: bytes, data: memoryview, handle: int, shape: Shape) -> list[Any]:
+        self.contents.setdefault(digest, data)
         self._shapes[digest] = shape
         self.unconfirmed = True
-        return [_KNOWN, handle, shape[0], shape[1], size, digest]
+        return [_KNOWN, handle, shape[0], shape[1], data.nbytes, digest]
 
     def settle(self) -> None:
         """The owners have given up what they would: what somebody still holds is copied."""
