@@ -1,12 +1,13 @@
 """Keep-warm rules on the GenAI trace: cold starts beside a fixed idle time of 60 s, at no more resident GPU-seconds.
 
-`python -m loadtests.keepwarm` prints ours and the best possible for many assumptions (ten minutes of processor time and
-more), `--slots 4 --load-s 30` all rules for one.  Counted are the whole trace and, apart, the calls after its first
-30 %: rules with a parameter are fitted on those, and so were ours' constants.  Ours learns as it goes; its budget is
-what the fixed idle time has spent so far, replayed beside it.  If calls may wait for a busy instance, they may in both.
-`--shared-weights` is for devices on which the calls of a function share its weights, for all rules alike; up to
-`--runs` calls then run on a device at once.
-"Best possible" knows all calls and chooses which instances to keep, but loads none ahead (`dgsf.sim.warmbound`).
+`python -m loadtests.keepwarm` prints ours and the best possible for many assumptions (a quarter of an hour of processor
+time and more), `--slots 4 --load-s 30` all rules for one.  Counted are the whole trace and, apart, the calls after its
+first 30 %: rules with a parameter are fitted on those.  So were ours' constants at first; what it learns from the ends
+of calls, how it sees spares and how closely it follows its budget were chosen with the whole trace in view.  Ours
+learns as it goes; its budget is what the fixed idle time has spent so far, replayed beside it.  If calls may wait for a
+busy instance, they may in both.  `--shared-weights` is for devices on which the calls of a function share its weights,
+for all rules alike; up to `--runs` calls then run on a device at once.  "Best possible" knows all calls and chooses
+which instances to keep, but loads none ahead (`dgsf.sim.warmbound`).
 """
 
 from __future__ import annotations
@@ -203,7 +204,7 @@ def _overview(calls: Sequence[WarmCall], shape: Shape, load_s: float) -> Row:
 def command(slots: int | None, load_s: float | None, shared_weights: bool, runs: int, as_json: bool) -> None:
     """Compare keep-warm rules under one assumption, or ours with the best possible under many.
 
-    Under many (neither option given) it takes ten minutes of processor time and more.
+    Under many (neither option given) it takes a quarter of an hour of processor time and more.
     """
     trace = read_trace("genai", load_settings().traces)
     names = [trace.functions[index].name for index in trace.function]

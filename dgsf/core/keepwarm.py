@@ -20,7 +20,7 @@ from dgsf.core.spares import RunTime, spare_chances
 
 FIRST_WORTH_S = 120.0  # resident seconds that one warm start is worth before the budget has taught better
 WORTH_SPAN = math.e**2  # the worth moves by at most this factor either way
-LEAD = 0.03  # a lead or debt of this part of what is allowed moves the worth by a factor e
+LEAD = 0.015  # a lead or debt of this part of what is allowed moves the worth by a factor e
 LEAST_LEAD_S = 600.0
 TARGET = 0.992  # of what is allowed; the rest is for what is already promised to running calls
 SWAP_GAIN = 4.0  # a function loaded ahead must be expected this many times sooner than the one it displaces,
