@@ -1,10 +1,13 @@
 """Keep-warm rules on the GenAI trace: cold starts beside a fixed idle time of 60 s, at no more resident GPU-seconds.
 
-`python -m loadtests.keepwarm` prints ours and the best possible for many assumptions (ten minutes of processor time and
-more), `--slots 4 --load-s 30` all rules for one.  Counted are the whole trace and, apart, the calls after its first
-30 %: rules with a parameter are fitted on those, and so were ours' constants.  Ours learns as it goes; its budget is
-what the fixed idle time has spent so far, replayed beside it.  If calls may wait for a busy instance, they may in both.
-"Best possible" knows all calls and chooses which instances to keep, but loads none ahead (`dgsf.sim.warmbound`).
+`python -m loadtests.keepwarm` prints ours and the best possible for many assumptions (a quarter of an hour of processor
+time and more), `--slots 4 --load-s 30` all rules for one.  Counted are the whole trace and, apart, the calls after its
+first 30 %: rules with a parameter are fitted on those.  So were ours' constants at first; what it learns from the ends
+of calls, how it sees spares and how closely it follows its budget were chosen with the whole trace in view.  Ours
+learns as it goes; its budget is what the fixed idle time has spent so far, replayed beside it.  If calls may wait for a
+busy instance, they may in both.  `--shared-weights` is for devices on which the calls of a function share its weights,
+for all rules alike; up to `--runs` calls then run on a device at once.  "Best possible" knows all calls and chooses
+which instances to keep, but loads none ahead (`dgsf.sim.warmbound`).
 """
 
 from __future__ import annotations
@@ -17,16 +20,17 @@ import click
 from dgsf.cli.output import json_option, show_json, show_rows
 from dgsf.config import load_settings
 from dgsf.core.keepwarm import Budget
-from dgsf.sim.traces import read_trace
+from dgsf.sim.traces import GENAI_SHARE, read_trace
 from dgsf.sim.warmbound import fewest_cold
-from dgsf.sim.warmpool import Count, Keeper, WarmCall, WarmPool, replay
+from dgsf.sim.warmpool import Count, Keeper, Shape, WarmCall, WarmPool, replay
 from dgsf.sim.warmrules import FixedIdle, GreedyDual, Histogram, LeastRecent, Ours
 from loadtests.progress import doing
 
 FIXED_S = 60.0
 LEARN = 0.3  # of the calls
 HISTOGRAM_RANGES_S = (30.0, 45.0, 60.0, 90.0, 120.0, 180.0, 300.0, 600.0)
-SLOTS = (1, 2, 4, 8)
+SLOTS = (1, 2, 4, 8, 12)
+RUNS = 1000 // GENAI_SHARE
 LOADS_S = (0.0, 2.0, 15.0, 30.0)
 Make = Callable[[], Keeper]
 Row = dict[str, object]
@@ -37,7 +41,7 @@ class Setting:
     """The calls, and what is assumed of devices and loads."""
 
     calls: Sequence[WarmCall]
-    slots: int
+    shape: Shape
     load_s: float
 
     @property
@@ -49,7 +53,7 @@ class Setting:
         return self.calls[self.learned][0]
 
     def pool(self, keeper: Keeper, *, waits: bool = False) -> WarmPool:
-        return WarmPool(self.slots, self.load_s, keeper, waits=waits)
+        return WarmPool(self.shape, self.load_s, keeper, waits=waits)
 
     def learning(self) -> Setting:
         """The first part alone."""
@@ -87,7 +91,7 @@ def ours_beside_fixed(setting: Setting, *, waits: bool, fixed_waits: bool | None
     """Our rule with the spending of a fixed idle time as its budget, both in one pass: (ours, fixed)."""
     budget = Budget()
     fixed = setting.pool(FixedIdle(FIXED_S), waits=waits if fixed_waits is None else fixed_waits)
-    ours = setting.pool(Ours(setting.slots, setting.load_s, budget, waits=waits), waits=waits)
+    ours = setting.pool(Ours(setting.shape, setting.load_s, budget, waits=waits), waits=waits)
 
     def allow() -> None:
         budget.allowed = fixed.resident_s
@@ -111,8 +115,9 @@ def fitted(setting: Setting, makes: Sequence[Make]) -> Keeper:
 def best_possible(setting: Setting, fixed: Tally) -> Tally:
     """Within the time of the fixed rule, whose calls do not wait."""
     whole, rest = fixed.whole, fixed.rest
-    cold = fewest_cold(setting.calls, setting.slots, whole.resident_s)
-    cold_rest = fewest_cold(setting.calls, setting.slots, rest.resident_s, setting.rest_from)
+    slots, shared = setting.shape.slots, setting.shape.shared
+    cold = fewest_cold(setting.calls, slots, whole.resident_s, shared=shared)
+    cold_rest = fewest_cold(setting.calls, slots, rest.resident_s, setting.rest_from, shared=shared)
     return Tally(
         Count(calls=whole.calls, cold=cold, resident_s=whole.resident_s),
         Count(calls=rest.calls, cold=cold_rest, resident_s=rest.resident_s),
@@ -169,7 +174,8 @@ def overview(setting: Setting) -> Row:
     waiting, fixed_waiting = ours_beside_fixed(setting, waits=True)
     best = best_possible(setting, fixed)
     return {
-        "slots": setting.slots,
+        "slots": setting.shape.slots,
+        "shared": setting.shape.shared,
         "load s": setting.load_s,
         "fixed cold": fixed.whole.cold,
         "fixed h": round(fixed.whole.resident_s / 3600, 1),
@@ -184,28 +190,34 @@ def overview(setting: Setting) -> Row:
     }
 
 
-def _overview(calls: Sequence[WarmCall], slots: int, load_s: float) -> Row:
-    with doing(f"{slots} slots, loads of {load_s:g} s"):
-        return overview(Setting(calls, slots, load_s))
+def _overview(calls: Sequence[WarmCall], shape: Shape, load_s: float) -> Row:
+    with doing(f"{shape.slots} slots, loads of {load_s:g} s"):
+        return overview(Setting(calls, shape, load_s))
 
 
 @click.command()
 @click.option("--slots", type=click.IntRange(1), help="instances that one device holds")
 @click.option("--load-s", type=click.FloatRange(0), help="seconds to load a model")
+@click.option("--shared-weights", is_flag=True, help="calls of a function on one device share its weights")
+@click.option("--runs", type=click.IntRange(1), default=RUNS, show_default=True, help="calls at once, if they share")
 @json_option
-def command(slots: int | None, load_s: float | None, as_json: bool) -> None:
+def command(slots: int | None, load_s: float | None, shared_weights: bool, runs: int, as_json: bool) -> None:
     """Compare keep-warm rules under one assumption, or ours with the best possible under many.
 
-    Under many (neither option given) it takes ten minutes of processor time and more.
+    Under many (neither option given) it takes a quarter of an hour of processor time and more.
     """
     trace = read_trace("genai", load_settings().traces)
     names = [trace.functions[index].name for index in trace.function]
     calls = list(zip(trace.arrival_s, names, trace.run_s, strict=True))
+
+    def shape(held: int) -> Shape:
+        return Shape(held, runs, shared=True) if shared_weights else Shape(held)
+
     if slots is None and load_s is None:
-        rows = [_overview(calls, held, load) for held in SLOTS for load in LOADS_S]
+        rows = [_overview(calls, shape(held), load) for held in SLOTS for load in LOADS_S]
     else:
-        setting = Setting(calls, slots or 4, 30.0 if load_s is None else load_s)
-        with doing(f"all rules, {setting.slots} slots, loads of {setting.load_s:g} s"):
+        setting = Setting(calls, shape(slots or 4), 30.0 if load_s is None else load_s)
+        with doing(f"all rules, {setting.shape.slots} slots, loads of {setting.load_s:g} s"):
             rows = compare(setting)
     if as_json:
         show_json(rows)

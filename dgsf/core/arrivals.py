@@ -1,10 +1,10 @@
 """How soon the next call of each function comes, learned from the calls so far.
 
-Every call raises the expected rate of its function for a while: one decaying memory per time scale, from seconds to
-days.  Functions that have been quiet are helped by the others: the calls of all functions lately, times the function's
-usual part of them, are memories too.  How much each memory counts is learned from all functions together: whenever a
-call comes, each memory gets the credit for its share of the rate that was expected just before.  No clock is read here;
-time comes in as seconds.
+Every call raises the expected rate of its function for a while, and again when it ends: who waits for an answer does
+not call before.  There is one decaying memory per time scale, from seconds to days.  Functions that have been quiet are
+helped by the others: the calls of all functions lately, times the function's usual part of them, are memories too.  How
+much each memory counts is learned from all functions together: whenever a call comes, each memory gets the credit for
+its share of the rate that was expected just before.  No clock is read here; time comes in as seconds.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 SCALES_S = (20.0, 60.0, 200.0, 600.0, 1_800.0, 7_200.0, 43_200.0, 259_200.0)  # of a function's own calls
+END_SCALES_S = (10.0, 30.0, 100.0, 300.0)  # since they ended
 CROWD_SCALES_S = (60.0, 300.0, 1_200.0)  # of the calls of all functions
 POPULAR_S = 604_800.0  # how long a function's part of all calls is remembered
 LEAST_CALLS = 0.1  # that every function is taken to have had, so that none has no part
@@ -30,13 +31,16 @@ class ArrivalModel:
     def __init__(self, scales_s: Sequence[float] = SCALES_S, prior_calls: float = PRIOR_CALLS) -> None:
         self.functions: list[str] = []
         self._rows: dict[str, int] = {}
-        self._scales = np.asarray([*scales_s, POPULAR_S], dtype=float)  # the last one is for the part of all calls
+        self._scales = np.asarray([*END_SCALES_S, *scales_s, POPULAR_S])  # the last one is for the part of all calls
+        of_ends = np.arange(len(self._scales)) < len(END_SCALES_S)
+        self._call_adds = np.where(of_ends, 0.0, 1 / self._scales)
+        self._end_adds = np.where(of_ends, 1 / self._scales, 0.0)
         self._crowd_scales = np.asarray(CROWD_SCALES_S)
         self._memory = np.zeros((16, len(self._scales)))
         self._seen_at = np.zeros(16)
         self._crowd = np.zeros(len(CROWD_SCALES_S))
         self._crowd_at = 0.0
-        kinds = len(scales_s) + len(CROWD_SCALES_S)
+        kinds = len(self._scales) - 1 + len(CROWD_SCALES_S)
         self.weights = np.full(kinds, FIRST_SHARE / kinds)
         self._credit = self.weights * prior_calls
         self._calls = prior_calls
@@ -50,11 +54,14 @@ class ArrivalModel:
             self._credit += expected / total
         self._calls += 1
         self.weights = self._credit / self._calls
-        self._memory[row] = self._memory[row] * np.exp((self._seen_at[row] - now) / self._scales) + 1 / self._scales
-        self._seen_at[row] = now
+        self._remember(row, self._call_adds, now)
         self._crowd = self._crowd * np.exp((self._crowd_at - now) / self._crowd_scales) + 1 / self._crowd_scales
         self._crowd_at = now
         return total
+
+    def ended(self, function: str, now: float) -> None:
+        """A call has ended."""
+        self._remember(self._row(function, now), self._end_adds, now)
 
     def rates(self, now: float) -> Floats:
         """The expected rates of all `functions`, in their order."""
@@ -69,6 +76,10 @@ class ArrivalModel:
         part = calls / calls.sum()
         crowd = self._crowd * np.exp((self._crowd_at - now) / self._crowd_scales)
         return np.hstack([own[:, :-1], part[:, None] * crowd])
+
+    def _remember(self, row: int, adds: Floats, now: float) -> None:
+        self._memory[row] = self._memory[row] * np.exp((self._seen_at[row] - now) / self._scales) + adds
+        self._seen_at[row] = now
 
     def _row(self, function: str, now: float) -> int:
         row = self._rows.get(function)

@@ -20,9 +20,9 @@ from dgsf.core.spares import RunTime, spare_chances
 
 FIRST_WORTH_S = 120.0  # resident seconds that one warm start is worth before the budget has taught better
 WORTH_SPAN = math.e**2  # the worth moves by at most this factor either way
-LEAD = 0.03  # a lead or debt of this part of what is allowed moves the worth by a factor e
+LEAD = 0.015  # a lead or debt of this part of what is allowed moves the worth by a factor e
 LEAST_LEAD_S = 600.0
-TARGET = 0.985  # of what is allowed; the rest is for what is already promised to running calls
+TARGET = 0.992  # of what is allowed; the rest is for what is already promised to running calls
 SWAP_GAIN = 4.0  # a function loaded ahead must be expected this many times sooner than the one it displaces,
 SWAP_GAIN_PER_S = 1 / 8  # and more for each second of its load, in which the slot serves nobody
 AHEAD = 0.7  # of a load: how far ahead spare instances are thought about
@@ -78,8 +78,17 @@ class Expectation:
 class KeepWarm:
     """Keeps, releases, loads ahead and displaces, from the history of arrivals."""
 
-    def __init__(self, slots: int, load_s: float, budget: Budget, step_s: float = 10.0, *, waits: bool = False) -> None:
-        """`waits`: calls wait for a busy instance where `worth_waiting` says so."""
+    def __init__(
+        self,
+        slots: int,
+        load_s: float,
+        budget: Budget,
+        step_s: float = 10.0,
+        *,
+        waits: bool = False,
+        shared: bool = False,
+    ) -> None:
+        """`waits`: calls wait for a busy instance where `worth_waiting` says so; `shared`: it serves them as well."""
         self.model = ArrivalModel()
         self.rhythm = Rhythm()
         self._slots = slots
@@ -87,6 +96,7 @@ class KeepWarm:
         self._budget = budget
         self._step_s = step_s
         self._waits = waits
+        self._shared = shared
         self._runs = RunTime()
         self._swap_gain = SWAP_GAIN + SWAP_GAIN_PER_S * load_s
 
@@ -95,20 +105,30 @@ class KeepWarm:
         self._runs.saw(running, self.model.saw(function, now))
         self.rhythm.saw(function, now)
 
+    def ended(self, function: str, now: float) -> None:
+        """A call has ended."""
+        self.model.ended(function, now)
+
     def expect(self, running: Counter[str], now: float) -> Expectation:
         """How soon each instance beyond those that run now is expected to be used."""
         ranked: list[tuple[float, Key]] = []
         for function, rate in zip(self.model.functions, self.model.rates(now).tolist(), strict=True):
             busy = running[function]
-            if self._waits and worth_waiting(0, busy, self._runs.mean_s, self._load_s):
-                continue  # the next call would wait: no further instance is needed
+            if busy and self._one_will_do(busy):
+                continue
             due = None if busy else self.rhythm.due(function, now)
-            if due is None:
+            if due is None and self._shared:
+                ranked.append((rate, (function, 1)))
+            elif due is None:
                 chances = spare_chances(busy, rate, self._runs.mean_s, AHEAD * self._load_s)
                 ranked += [(rate * chance, (function, busy + 1 + n)) for n, chance in enumerate(chances)]
             else:  # a regular function is expected when it is due, and not before
                 ranked.append((due.rate(now, self._load_s), (function, 1)))
         return Expectation(sorted(ranked, reverse=True))
+
+    def _one_will_do(self, busy: int) -> bool:
+        """Whether the next call would share or await a busy instance, so that no further one is needed."""
+        return self._shared or (self._waits and worth_waiting(0, busy, self._runs.mean_s, self._load_s))
 
     def load_at(self, function: str, now: float) -> float | None:
         """When to load a regular function ahead of its next call; None: not at all."""

@@ -1,7 +1,7 @@
 """Which of a function's idle instances its next call would use: the first, or one beyond those that are busy by then.
 
-A call takes the first spare instance unless others have taken it meanwhile; the second is used only if the first is
-busy again, and so on.  How many will be busy follows from how many run now, how long runs take and how often calls
+A call takes a spare instance only if all that run now are still busy; the second spare only if the first is busy too,
+and so on.  How many will be busy follows from how many run now, how long runs take and how often calls
 come: those that run end one by one, new ones come on top.  How long runs take is not told but follows from how many
 calls find others running.  Pure arithmetic.
 """
@@ -35,14 +35,14 @@ class RunTime:
 
 
 def spare_chances(running: int, per_s: float, run_s: float, ahead_s: float) -> list[float]:
-    """The chance that a call coming `ahead_s` from now uses the first spare, the second, ..."""
+    """The chance that a call coming `ahead_s` from now needs the first beyond those that run now, the second, ..."""
     left = math.exp(-ahead_s / run_s) if run_s > 0 else 0.0  # of what runs now
     coming = per_s * run_s * (1 - left)
-    if coming < _NEGLIGIBLE:
+    if coming < _NEGLIGIBLE and not running:
         return [1.0]
     running = min(running, _MOST_RUNNING)
-    busy = _busy(_still(running, left), _poisson(coming, running + MOST_SPARES), running + MOST_SPARES)
-    return [sum(busy[: running + 1]), *busy[running + 1 :]]
+    count = running + MOST_SPARES
+    return _busy(_still(running, left), _poisson(coming, count), count)[running:]
 
 
 def _still(running: int, left: float) -> list[float]:

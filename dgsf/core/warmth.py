@@ -58,6 +58,7 @@ class Warmth:
         self._again: dict[int, float] = {}  # device: when to look at it again
         self._reviewed: dict[int, float] = {}
         self._due: dict[str, float] = {}  # regular functions: when to start one ahead
+        self._busy: Counter[str] = Counter()  # at the last look
         self._now: float | None = None
 
     def look(self, workers: Sequence[Warm], reached: Mapping[str, Iterable[int]], now: float) -> list[Order]:
@@ -68,6 +69,7 @@ class Warmth:
             for level in sorted(levels):
                 self._policy.saw(function, level - 1, now)
             self._plan(function, now)
+        self._ended(reached, busy, now)
         residents = [Resident(each.function, each.device, each.idle_since) for each in workers]
         orders: list[Order] = []
         for device in self._to_review(workers, now):
@@ -92,6 +94,14 @@ class Warmth:
         peak = {function: max(levels) for function, levels in reached.items()}
         self._shadow.look({name: max(busy[name], peak.get(name, 0)) for name in busy.keys() | peak.keys()}, now)
         self.budget.allowed = CREDIT_S + self._shadow.resident_s
+
+    def _ended(self, reached: Mapping[str, Iterable[int]], busy: Counter[str], now: float) -> None:
+        """Calls that ran at the last look or came since, and do not run any more."""
+        came = Counter({function: len(list(levels)) for function, levels in reached.items()})
+        for function, count in (self._busy + came - busy).items():
+            for _ in range(count):
+                self._policy.ended(function, now)
+        self._busy = busy
 
     def _plan(self, function: str, now: float) -> None:
         at = self._policy.load_at(function, now)

@@ -5,6 +5,7 @@ Each call is paired with the latest instance of its function that ended before i
 then nested or apart, and keeping the shortest ones buys the most warm starts.  With one slot and no time to load this
 is exact.  With more slots it is taken that every slot is full all the time, and loads are taken to cost nothing: no
 rule does better, perhaps none does as well.  With loads ahead of calls that are known beforehand nothing would be cold.
+Where the calls of a function share an instance, the gap before a call is the time in which none of its function ran.
 """
 
 from __future__ import annotations
@@ -16,13 +17,16 @@ from collections.abc import Iterator, Sequence
 from dgsf.sim.warmpool import WarmCall
 
 
-def fewest_cold(calls: Sequence[WarmCall], slots: int, resident_s: float, count_from: float = 0.0) -> int:
+def fewest_cold(
+    calls: Sequence[WarmCall], slots: int, resident_s: float, count_from: float = 0.0, *, shared: bool = False
+) -> int:
     """Of the calls since `count_from`, within so many resident device-seconds since then."""
     end = calls[-1][0] if calls else 0.0
-    runs = sum(max(0.0, min(end, at + run_s) - max(count_from, at)) for at, _, run_s in calls)
-    left = slots * resident_s - runs
+    spans = _shared_spans(calls) if shared else ((at, at + run_s) for at, _, run_s in calls)
+    left = slots * resident_s - sum(max(0.0, min(end, until) - max(count_from, since)) for since, until in spans)
     cold = sum(at >= count_from for at, _, _ in calls)
-    for gap in sorted(idle_gaps(calls, count_from)):
+    gaps = shared_gaps(calls, count_from) if shared else idle_gaps(calls, count_from)
+    for gap in sorted(gaps):
         left -= gap
         if left < 0:
             break
@@ -43,3 +47,22 @@ def idle_gaps(calls: Sequence[WarmCall], count_from: float = 0.0) -> Iterator[fl
             if at >= count_from:
                 yield at - max(since, count_from)
         heapq.heappush(runs, (at + run_s, function))
+
+
+def shared_gaps(calls: Sequence[WarmCall], count_from: float = 0.0) -> Iterator[float]:
+    """The same where a busy instance serves further calls of its function."""
+    until: dict[str, float] = {}
+    for at, function, run_s in calls:
+        if function in until and at >= count_from:
+            yield max(0.0, at - max(until[function], count_from))
+        until[function] = max(until.get(function, 0.0), at + run_s)
+
+
+def _shared_spans(calls: Sequence[WarmCall]) -> Iterator[tuple[float, float]]:
+    """When instances are busy: the runs of each function, less where they overlap."""
+    until: dict[str, float] = {}
+    for at, function, run_s in calls:
+        since = max(at, until.get(function, 0.0))
+        if at + run_s > since:
+            yield since, at + run_s
+            until[function] = at + run_s

@@ -3,6 +3,10 @@
 The pool owns what every keep-warm rule shares: instances load, run, wait idle and go.  What stays, what is loaded ahead
 and which slot a new instance gets is asked of a Keeper.  A call that must wait for a load is a cold start, also when
 that load was begun ahead of it and has not ended.  A device is resident while it holds any instance.
+
+What an instance is depends on the device.  Usually each has its own copy of the weights and serves one call at a time.
+Where calls of a function share the weights that are on their device (`Shape.shared`), it serves as many as come, within
+the number of calls that the device runs at once.
 """
 
 from __future__ import annotations
@@ -29,7 +33,20 @@ class Keeper(Protocol):
 
     def slot(self, pool: WarmPool) -> int | None: ...
 
-    def ahead(self, pool: WarmPool, function: str) -> float | None: ...
+    def ended(self, pool: WarmPool, function: str) -> float | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What one device holds: so many instances, of which so many calls run at once; 0: as many as it holds."""
+
+    slots: int
+    runs: int = 0
+    shared: bool = False  # calls of a function on one device share an instance
+
+    @property
+    def most_runs(self) -> int:
+        return self.runs or self.slots
 
 
 @dataclass(slots=True)
@@ -47,13 +64,16 @@ class Count:
 class WarmPool:
     """Devices with slots under one keeper; `count_from` leaves out the time in which it learns."""
 
-    def __init__(self, slots: int, load_s: float, keeper: Keeper, *, waits: bool, count_from: float = 0.0) -> None:
-        self.slots = slots
+    def __init__(
+        self, shape: Shape | int, load_s: float, keeper: Keeper, *, waits: bool, count_from: float = 0.0
+    ) -> None:
+        self.shape = Shape(shape) if isinstance(shape, int) else shape
         self.load_s = load_s
         self.now = 0.0
         self.residents: list[Resident] = []
         self.running: Counter[str] = Counter()
         self.held: dict[int, int] = {}  # device: how many instances it holds
+        self.busy_on: Counter[int] = Counter()  # device: how many calls run on it
         self.count = Count()
         self.resident_s = 0.0
         self._keeper = keeper
@@ -63,7 +83,8 @@ class WarmPool:
         self._made = 0
         self._next_device = 0
         self._review_no: Counter[int] = Counter()
-        self._ready: dict[int, float] = {}  # id of an instance that is loading ahead: when it is loaded
+        self._ready: dict[int, float] = {}  # id of an instance that is loading: when it is loaded
+        self._calls_of: Counter[int] = Counter()  # id of an instance: how many calls it serves now
         self._queues: dict[str, deque[tuple[float, float]]] = defaultdict(deque)
         self._mean_run: dict[str, float] = {}
 
@@ -72,7 +93,7 @@ class WarmPool:
         self.advance(at)
         counted = at >= self._count_from
         self.count.calls += counted
-        item = self._idle_of(function)
+        item = self._free_of(function)
         waits = item is None and self._should_wait(function)
         self._keeper.arrived(self, function, waits=waits)
         if waits:
@@ -84,15 +105,16 @@ class WarmPool:
         self._mean_run[function] = mean + (run_s - mean) / _RUN_MEMORY
 
     def _start(self, item: Resident | None, function: str, run_s: float, counted: bool) -> Resident:
-        cold = item is None
+        cold = item is None or id(item) in self._ready
         if item is None:
-            delay = self.load_s
-            item = self._open(function)
-        else:
-            delay = max(0.0, self._ready.pop(id(item), 0.0) - self.now)
-        self.count.cold += counted and (cold or delay > 0)
+            item = self._add(function, self._keeper.slot(self))
+            self._ready[id(item)] = self.now + self.load_s
+        delay = max(0.0, self._ready.get(id(item), 0.0) - self.now)
+        self.count.cold += counted and cold
         item.idle_since = None
         self.running[function] += 1
+        self.busy_on[item.device] += 1
+        self._calls_of[id(item)] += 1
         self._later(self.now + delay + run_s, "end", item)
         return item
 
@@ -115,13 +137,17 @@ class WarmPool:
     def _ended(self, item: Resident) -> None:
         queue = self._queues[item.function]
         if queue:
+            self._keeper.ended(self, item.function)
             since, run_s = queue.popleft()
             self.count.waited_s += (self.now - since) * (since >= self._count_from)
             self._later(self.now + run_s, "end", item)
             return
-        item.idle_since = self.now
         self.running[item.function] -= 1
-        ahead = self._keeper.ahead(self, item.function)
+        self.busy_on[item.device] -= 1
+        self._calls_of[id(item)] -= 1
+        if not self._calls_of[id(item)]:
+            item.idle_since = self.now
+        ahead = self._keeper.ended(self, item.function)
         if ahead is not None:
             self._later(self.now + ahead, "fetch", item.function)
         self._review(item.device)
@@ -139,7 +165,7 @@ class WarmPool:
 
     def _fetch(self, function: str, device: int | None, displaced: Resident | None) -> None:
         """Loads a function ahead, unless it is idle here already."""
-        if device is None and self._idle_of(function) is not None:
+        if device is None and self._free_of(function) is not None:
             return
         if displaced is not None:
             self.evict(displaced, keep_device=True)
@@ -149,10 +175,6 @@ class WarmPool:
         self.count.fetched += self.now >= self._count_from
         if device is None:
             self._review(item.device)
-
-    def _open(self, function: str) -> Resident:
-        device = self._keeper.slot(self)
-        return self._add(function, device)
 
     def _add(self, function: str, device: int | None) -> Resident:
         if device is None:
@@ -167,33 +189,39 @@ class WarmPool:
     def evict(self, item: Resident, *, keep_device: bool = False) -> None:
         self.residents.remove(item)
         self._ready.pop(id(item), None)
+        self._calls_of.pop(id(item), None)
         self.held[item.device] -= 1
         if not self.held[item.device] and not keep_device:
             del self.held[item.device]
 
     # --- looking ------------------------------------------------------------------------------
-    def idle(self) -> list[Resident]:
-        return [item for item in self.residents if item.idle_since is not None]
+    def displaceable(self) -> list[Resident]:
+        """Idle instances on devices that can run one more call."""
+        return [item for item in self.residents if item.idle_since is not None and self._can_run(item.device)]
 
     def on(self, device: int) -> list[Resident]:
         return [item for item in self.residents if item.device == device]
 
-    def busy_on(self) -> Counter[int]:
-        return Counter(item.device for item in self.residents if item.idle_since is None)
-
     def roomiest(self) -> int | None:
-        """The fullest device with a free slot, those that work first; None: a new one."""
-        busy = self.busy_on()
-        open_ = [(busy[device] > 0, held, -device) for device, held in self.held.items() if held < self.slots]
+        """The fullest device with a free slot for one more call, those that work first; None: a new one."""
+        room = (device for device, held in self.held.items() if held < self.shape.slots and self._can_run(device))
+        open_ = [(self.busy_on[device] > 0, self.held[device], -device) for device in room]
         return -max(open_)[2] if open_ else None
 
-    def _idle_of(self, function: str) -> Resident | None:
+    def _free_of(self, function: str) -> Resident | None:
         """The instance that takes a call: loaded, on a device that works anyway, latest used."""
-        mine = [item for item in self.residents if item.function == function and item.idle_since is not None]
-        if not mine:
-            return None
-        busy = self.busy_on()
-        return max(mine, key=lambda m: (id(m) not in self._ready, busy[m.device] > 0, m.idle_since or 0.0))
+        mine = [
+            item
+            for item in self.residents
+            if item.function == function
+            and (item.idle_since is not None or self.shape.shared)
+            and self._can_run(item.device)
+        ]
+        order = lambda m: (id(m) not in self._ready, self.busy_on[m.device] > 0, m.idle_since or 0.0)  # noqa: E731
+        return max(mine, key=order, default=None)
+
+    def _can_run(self, device: int) -> bool:
+        return self.busy_on[device] < self.shape.most_runs
 
     def _should_wait(self, function: str) -> bool:
         if not self._waits or function not in self._mean_run:

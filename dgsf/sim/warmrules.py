@@ -10,7 +10,7 @@ import math
 from collections import Counter, defaultdict
 
 from dgsf.core.keepwarm import Budget, KeepWarm, Resident, Review
-from dgsf.sim.warmpool import WarmPool
+from dgsf.sim.warmpool import Shape, WarmPool
 
 _BINS = 240  # four hours of minutes, as published
 
@@ -24,7 +24,7 @@ class _Rule:
     def slot(self, pool: WarmPool) -> int | None:
         return pool.roomiest()
 
-    def ahead(self, pool: WarmPool, function: str) -> float | None:
+    def ended(self, pool: WarmPool, function: str) -> float | None:
         return None
 
 
@@ -63,7 +63,7 @@ class Histogram(FixedIdle):
         if ended is not None:
             self._seen[function][min(_BINS, int((pool.now - ended) / self._bin_s))] += 1
 
-    def ahead(self, pool: WarmPool, function: str) -> float | None:
+    def ended(self, pool: WarmPool, function: str) -> float | None:
         if pool.running[function] == 0:
             self._ended[function] = pool.now
         head = self._window(function)[0]
@@ -106,7 +106,7 @@ class LeastRecent(_Rule):
 
     def slot(self, pool: WarmPool) -> int | None:
         room = pool.roomiest()
-        idle = pool.idle()
+        idle = pool.displaceable()
         if room is not None or len(pool.held) < self._devices or not idle:
             return room
         gone = min(idle, key=self.priority)
@@ -144,9 +144,10 @@ class GreedyDual(LeastRecent):
 class Ours:
     """`core.keepwarm` with the resident seconds of another pool, replayed beside it, as its budget."""
 
-    def __init__(self, slots: int, load_s: float, budget: Budget, *, waits: bool = False) -> None:
+    def __init__(self, shape: Shape | int, load_s: float, budget: Budget, *, waits: bool = False) -> None:
         self.budget = budget
-        self._rule = KeepWarm(slots, load_s, budget, waits=waits)
+        shape = Shape(shape) if isinstance(shape, int) else shape
+        self._rule = KeepWarm(shape.slots, load_s, budget, waits=waits, shared=shape.shared)
 
     def arrived(self, pool: WarmPool, function: str, *, waits: bool) -> None:
         self.budget.spent = pool.resident_s
@@ -160,12 +161,13 @@ class Ours:
         room = pool.roomiest()
         if room is not None:
             return room
-        gone = self._rule.victim(pool.residents, pool.running, pool.now)
+        gone = self._rule.victim(pool.displaceable(), pool.running, pool.now)
         if gone is None:
             return None
         pool.evict(gone, keep_device=True)
         return gone.device
 
-    def ahead(self, pool: WarmPool, function: str) -> float | None:
+    def ended(self, pool: WarmPool, function: str) -> float | None:
+        self._rule.ended(function, pool.now)
         at = self._rule.load_at(function, pool.now)
         return None if at is None else at - pool.now

@@ -10,7 +10,8 @@ import pytest
 from dgsf.core.arrivals import ArrivalModel
 from dgsf.core.keepwarm import FIRST_WORTH_S, Budget, KeepWarm, Resident, worth_waiting
 from dgsf.core.spares import spare_chances
-from dgsf.sim.warmpool import Count, WarmPool, replay
+from dgsf.sim.warmbound import fewest_cold
+from dgsf.sim.warmpool import Count, Shape, WarmPool, replay
 from dgsf.sim.warmrules import FixedIdle, GreedyDual, Histogram, LeastRecent, Ours
 
 NOBODY: Counter[str] = Counter()
@@ -35,6 +36,18 @@ def test_expectation_fades_and_memory_counts_what_it_explains():
     assert rate_of(model, "f", 30_000) > rate_of(model, "f", 33_600) > rate_of(model, "f", 120_000)
     assert rate_of(model, "f", 30_000) == pytest.approx(1 / 300, rel=0.5)
     assert model.weights.sum() == pytest.approx(1, abs=0.1)
+
+
+def test_a_caller_who_waits_for_each_answer_is_expected_after_it_and_not_before():
+    model = ArrivalModel()
+    for second in range(0, 60_000, 600):  # calls of 100 s, the next of each pair 10 s after the answer
+        for begin in (second, second + 110):
+            model.saw("f", begin)
+            model.ended("f", begin + 100)
+    model.saw("f", 60_000)
+    before = rate_of(model, "f", 60_099)
+    model.ended("f", 60_100)
+    assert rate_of(model, "f", 60_101) > 3 * before
 
 
 def test_a_busy_hour_of_others_makes_a_quiet_but_popular_function_more_expected_and_a_rare_one_less_so():
@@ -66,8 +79,14 @@ def test_the_first_spare_is_used_first_and_further_ones_by_calls_that_come_close
     now = spare_chances(2, 1 / 10, 25.0, 0.01)
     assert now[0] == pytest.approx(1.0, abs=0.01)
     soon = spare_chances(2, 1 / 10, 25.0, 20.0)
-    assert soon[0] > 0.5 > soon[1] > soon[2] > soon[3] > 0
+    assert 0.5 > soon[0] > soon[1] > soon[2] > soon[3] > 0
     assert sum(soon) <= 1.0
+
+
+def test_a_spare_that_comes_when_the_running_call_has_probably_ended_is_worth_little():
+    quick, slow = (spare_chances(1, 1 / 600, 25.0, load_s)[0] for load_s in (1.0, 60.0))
+    assert quick > 0.9
+    assert slow < 0.15
 
 
 def test_a_function_that_runs_is_expected_at_the_levels_above():
@@ -157,6 +176,32 @@ def test_slots_share_one_device_and_a_waiting_call_is_no_cold_start():
     assert (count.cold, count.waited) == (3, 1)
     assert count.waited_s == pytest.approx(38.0)
     assert count.resident_s == pytest.approx(51.0)
+
+
+def test_calls_that_share_weights_need_them_once_and_only_those_that_await_the_load_are_cold():
+    calls = [(0.0, "a", 10.0), (2.0, "a", 10.0), (6.0, "a", 10.0), (7.0, "a", 10.0), (100.0, "b", 1.0)]
+    pool = WarmPool(Shape(4, 3, shared=True), 5.0, FixedIdle(1.0), waits=False)
+    count = replay(pool, calls)
+    # 0: loads until 5; 2: waits for that; 6: warm; 7: three run there already, so another device loads
+    assert count.cold == 4  # and b
+    assert count.resident_s == pytest.approx((16.0 + 1) + (15 + 1))
+
+
+def test_a_running_function_needs_no_second_instance_where_weights_are_shared():
+    keeper = KeepWarm(4, 30.0, Budget(), shared=True)
+    for second in range(0, 600, 5):
+        keeper.saw("hot", 3, second)
+    assert not keeper.expect(Counter(hot=3), 600.0).ranked
+    assert [key for _, key in keeper.expect(NOBODY, 600.0).ranked] == [("hot", 1)]
+
+
+def test_the_bound_for_shared_weights_pays_only_for_times_in_which_nothing_of_the_function_runs():
+    calls = [(0.0, "a", 10.0), (5.0, "a", 10.0), (20.0, "a", 10.0), (40.0, "b", 1.0)]
+    # a runs from 0 to 15 and from 20 to 30; to keep it in between takes 5 s more
+    assert fewest_cold(calls, 1, 24.9, shared=True) == 4
+    assert fewest_cold(calls, 1, 25.0, shared=True) == 3  # the second call finds it running
+    assert fewest_cold(calls, 1, 30.0, shared=True) == 2
+    assert fewest_cold(calls, 1, 30.0) == 4  # without sharing the runs alone take 30 s, and none is free
 
 
 def test_counting_begins_where_it_is_told():

@@ -10,8 +10,9 @@ from dgsf.sim.pools import parse_pool
 from dgsf.sim.result import summarise
 from dgsf.sim.rules import Rules
 from dgsf.sim.traces import READERS, read_trace
+from dgsf.sim.warmpool import Shape
 from dgsf.sim.warmrules import FixedIdle
-from loadtests.keepwarm import FIXED_S, Setting, best_possible, ours_beside_fixed, tally
+from loadtests.keepwarm import FIXED_S, RUNS, Setting, best_possible, ours_beside_fixed, tally
 
 FOLDER = load_settings().traces
 pytestmark = pytest.mark.skipif(not FOLDER.is_dir(), reason=f"no folder of traces at {FOLDER}; set DGSF_TRACES")
@@ -34,14 +35,14 @@ def test_gpu_hours_of_tenant_exclusive_fractions_are_those_of_the_reference():
 
 
 @pytest.mark.parametrize(
-    ("slots", "load_s", "waits", "fixed_waits"),
-    [(8, 2.0, False, False), (4, 30.0, True, False)],
-    ids=["eight-slots", "four-slots-and-ours-may-wait"],
+    ("shape", "load_s", "waits", "fixed_waits"),
+    [(Shape(8), 2.0, False, False), (Shape(8, RUNS, shared=True), 15.0, False, False), (Shape(4), 30.0, True, False)],
+    ids=["eight-slots", "eight-slots-shared-weights", "four-slots-and-ours-may-wait"],
 )
-def test_keep_warm_halves_the_cold_starts_of_a_fixed_idle_time_in_no_more_time(slots, load_s, waits, fixed_waits):
+def test_keep_warm_halves_the_cold_starts_of_a_fixed_idle_time_in_no_more_time(shape, load_s, waits, fixed_waits):
     trace = read_trace("genai", FOLDER)
     names = [trace.functions[index].name for index in trace.function]
-    setting = Setting(list(zip(trace.arrival_s, names, trace.run_s, strict=True)), slots, load_s)
+    setting = Setting(list(zip(trace.arrival_s, names, trace.run_s, strict=True)), shape, load_s)
     ours, fixed = ours_beside_fixed(setting, waits=waits, fixed_waits=fixed_waits)
     assert ours.whole.cold <= 0.5 * fixed.whole.cold
     assert ours.whole.resident_s <= fixed.whole.resident_s
@@ -52,6 +53,6 @@ def test_keep_warm_halves_the_cold_starts_of_a_fixed_idle_time_in_no_more_time(s
 def test_with_one_slot_and_quick_loads_not_even_knowing_all_calls_halves_them_unless_some_are_loaded_ahead():
     trace = read_trace("genai", FOLDER)
     names = [trace.functions[index].name for index in trace.function]
-    setting = Setting(list(zip(trace.arrival_s, names, trace.run_s, strict=True)), slots=1, load_s=2.0)
+    setting = Setting(list(zip(trace.arrival_s, names, trace.run_s, strict=True)), Shape(1), load_s=2.0)
     (fixed,) = tally(setting, [setting.pool(FixedIdle(FIXED_S))])
     assert best_possible(setting, fixed).whole.cold > 0.5 * fixed.whole.cold

@@ -109,6 +109,16 @@ def test_who_is_expected_latest_makes_room_first():
     assert by_function["hot"] > by_function["rare"]
 
 
+def test_calls_that_end_between_two_looks_or_within_one_are_told_to_the_policy(monkeypatch):
+    proxy, ended = Proxy(), []
+    monkeypatch.setattr(proxy.warmth._policy, "ended", lambda function, now: ended.append((function, now)))
+    proxy.warmth.look([Warm(1, "long", 1, None)], {"long": {1}}, 10.0)
+    proxy.warmth.look([Warm(1, "long", 1, None), Warm(2, "short", 1, 10.2)], {"short": {1, 2}}, 10.5)
+    assert ended == [("short", 10.5)] * 2
+    proxy.warmth.look([Warm(1, "long", 1, 10.9)], {}, 11.0)
+    assert ended[2:] == [("long", 11.0)]
+
+
 def test_the_budget_is_what_the_fixed_rule_would_have_cost():
     proxy = Proxy()
     for _ in range(20):
