@@ -7,7 +7,7 @@ from statistics import median
 from loadtests import guest_cost
 from loadtests.ours import platform
 from loadtests.plan import Plan
-from loadtests.remoting.pairs import PLATFORM, Runner, alternate, environment_of, runner, side_by_side
+from loadtests.remoting.pairs import Runner, alternate, environment_of, runner, side_by_side
 from loadtests.remoting.programs import PROGRAMS
 from loadtests.report import Goal, Row, Section, at_most, compare, single
 
@@ -20,7 +20,7 @@ def measure(plan: Plan) -> Section:
     """Both groups on one platform, one thread on either side."""
     section = Section("Remote torch on the CPU device, one thread on both sides")
     section.rows.append(_guest_cost())
-    with platform("dgsf-remote-cpu", plan.folder, devices=DEVICES, processors=PLATFORM) as ours:
+    with platform("dgsf-remote-cpu", plan.folder, devices=DEVICES) as ours:
         for program, goal in (LONG_KERNELS | SHORT_KERNELS).items():
             native = runner(plan, program, "native")
             remote = runner(plan, program, "attached", environment=environment_of(ours))

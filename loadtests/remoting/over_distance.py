@@ -11,7 +11,7 @@ from dataclasses import replace
 from loadtests.ours import platform
 from loadtests.plan import Plan
 from loadtests.remoting.on_cpu import DEVICES
-from loadtests.remoting.pairs import PLATFORM, Runner, alternate, environment_of, runner, side_by_side
+from loadtests.remoting.pairs import Runner, alternate, environment_of, runner, side_by_side
 from loadtests.remoting.programs import PROGRAMS, WORKLOADS
 from loadtests.report import Section, at_most, compare, single
 
@@ -23,7 +23,7 @@ SHORT_KERNEL_SECONDS = 300e-6  # kernels shorter than this on average: the way i
 
 def measure(plan: Plan) -> Section:
     section = Section("Remote torch over a distance (CPU device, one thread)")
-    with platform("dgsf-distance", plan.folder, devices=DEVICES, processors=PLATFORM) as ours:
+    with platform("dgsf-distance", plan.folder, devices=DEVICES) as ours:
         for name in WORKLOADS:
             program = f"workload-{name}"
             made = [

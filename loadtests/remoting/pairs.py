@@ -1,7 +1,9 @@
 """Runners of one program, started together and measured in turn.
 
-A program, native or remoted, has a processor to itself, and the platform has the others: as if they were two machines.
-Left to the kernel, the proxy is often put on the program's processor although another one rests.
+A program, native or remoted, is kept to one processor.  Where the device is simulated, the platform is kept to the
+others, as if they were two machines: left to the kernel, the proxy is often put on the program's processor although
+another one rests.  Where the device is the CPU, the platform may use them all: what it does beside the executor would
+otherwise be taken from the device.
 """
 
 from __future__ import annotations

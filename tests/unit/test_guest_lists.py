@@ -177,3 +177,38 @@ def test_optimizers_sort_tensors_of_several_types_and_places_as_torch_does(devic
     assert len(grouped([[whole, torch.ones(2)]])) == 2
     with pytest.raises(RuntimeError, match="same dtype"):
         grouped([[whole], [half]])
+
+
+class Watchful(torch.Tensor):
+    """A tensor of somebody else's class, which wants to know what is done with it."""
+
+    asked = 0
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        cls.asked += 1
+        return super().__torch_function__(func, types, args, kwargs or {})
+
+
+def test_an_optimizer_still_asks_the_classes_of_others(device):
+    weight = torch.ones(3).as_subclass(Watchful).requires_grad_()
+    weight.grad = torch.ones(3).as_subclass(Watchful)
+    optimizer = torch.optim.SGD([weight, torch.ones(2, device=device, requires_grad=True)], lr=0.1)
+    Watchful.asked = 0
+    optimizer._init_group(optimizer.param_groups[0], [], [], [])
+    assert Watchful.asked > 0
+
+
+@pytest.mark.parametrize("name", ["SGD", "Adam", "AdamW", "Adagrad", "RMSprop", "NAdam", "RAdam", "Adamax", "Adadelta"])
+def test_optimizers_give_what_they_give_on_the_cpu(name, device):
+    def trained(place):
+        torch.manual_seed(2)
+        model = torch.nn.Linear(3, 2).to(place)
+        optimizer = getattr(torch.optim, name)(model.parameters(), lr=0.05)
+        for _ in range(3):
+            optimizer.zero_grad()
+            model(torch.ones(4, 3, device=place)).square().sum().backward()
+            optimizer.step()
+        return [each.detach().cpu() for each in model.parameters()]
+
+    torch.testing.assert_close(trained(device), trained("cpu"))

@@ -67,6 +67,28 @@ def direct(name: str) -> Callable[..., Any]:
     return call
 
 
+def gathering(original: Callable[..., Any]) -> Callable[..., Any]:
+    """A stand-in for an optimizer's `_init_group`, which looks at every tensor of a group many times.
+
+    At each look torch asks a tensor of another class than its own whether that class wants to have a say.  Remote
+    tensors never do, so it need not ask.
+    """
+
+    def gather(self: Any, group: Any, *lists: Any, **more: Any) -> Any:
+        if set(map(type, group["params"])) != {RemoteTensor}:
+            return original(self, group, *lists, **more)
+        with torch._C.DisableTorchFunctionSubclass():
+            return original(self, group, *lists, **more)
+
+    return gather
+
+
+def optimizers() -> list[type]:
+    """torch's own optimizers that gather their tensors so."""
+    found = [each for each in vars(torch.optim).values() if isinstance(each, type)]
+    return [each for each in dict.fromkeys(found) if "_init_group" in vars(each)]
+
+
 def grouping(original: Callable[..., Any]) -> Callable[..., Any]:
     """A stand-in for what optimizers sort their tensors with: remote ones of one type are one group at a glance."""
 

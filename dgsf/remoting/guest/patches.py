@@ -51,6 +51,8 @@ def install(stack: ExitStack) -> None:
         stack.callback(kinds.remove, RemoteTensor)
     for name in lists.names():
         replace(stack, torch, name, lists.direct(name))
+    for optimizer in lists.optimizers():
+        replace(stack, optimizer, "_init_group", lists.gathering(optimizer.__dict__["_init_group"]))
     group = "_group_tensors_by_device_and_dtype"
     replace(stack, torch._C, group, lists.grouping(getattr(torch._C, group)))
 
