@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import heapq
 import time
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -16,6 +17,7 @@ from random import Random
 
 from dgsf.core.placement import DeviceView, Placement, Placer, Policy, Pool, Request
 from dgsf.core.placement.model import PLENTY, WHOLE
+from dgsf.core.placement.plan import time_in_use
 from dgsf.errors import TraceError
 from dgsf.sim.tracefiles import number, published, read_rows, text, whole
 
@@ -125,6 +127,21 @@ def run(tasks: Sequence[Task], policy: Policy, gpus: int = 64, seed: int = 0) ->
     life.end_until(float("inf"))
     seconds = time.process_time() - started
     return Usage(life.meter.gpu_seconds / HOUR, life.meter.most, len(tasks), seconds)
+
+
+def plan_hours(tasks: Sequence[Task], gpus: Sequence[int]) -> float:
+    """The GPU hours of a plan that somebody brings, the GPU of each task; checked, not believed."""
+    if len(gpus) != len(tasks):
+        raise TraceError(f"the plan is for {len(gpus)} tasks, there are {len(tasks)}")
+    ends = [(task.end_s, -task.percent, gpu) for task, gpu in zip(tasks, gpus, strict=True)]
+    arrivals = [(task.arrival_s, task.percent, gpu) for task, gpu in zip(tasks, gpus, strict=True)]
+    used: Counter[int] = Counter()
+    for now, percent, gpu in sorted(ends + arrivals):  # at one instant, ends come first
+        used[gpu] += percent
+        if used[gpu] > 100:
+            raise TraceError(f"the plan uses {used[gpu]} % of GPU {gpu} at {now:g} s")
+    intervals = [(task.arrival_s, task.end_s, task.percent) for task in tasks]
+    return time_in_use(intervals, gpus) / HOUR
 
 
 def work_hours(tasks: Sequence[Task]) -> float:

@@ -61,6 +61,21 @@ def test_gpu_hours_are_the_time_that_gpus_hold_tasks(folder):
     assert tenants.work_hours(tasks) * 3600 == pytest.approx(50 + 12 + 40)
 
 
+def test_a_plan_that_is_brought_is_checked_and_counted(folder):
+    tasks = tenants.read_tasks(folder / tenants.TASKS_FILE)
+    assert tenants.plan_hours(tasks, [0, 1, 0]) * 3600 == pytest.approx(120 + 20)
+    assert tenants.plan_hours(tasks, [0, 1, 2]) * 3600 == pytest.approx(100 + 20 + 100)
+    with pytest.raises(TraceError, match="uses 110 % of GPU 7 at 10 s"):
+        tenants.plan_hours(tasks, [7, 7, 0])
+    with pytest.raises(TraceError, match="for 2 tasks, there are 3"):
+        tenants.plan_hours(tasks, [0, 1])
+
+
+def test_a_task_may_take_the_share_of_one_that_ends_when_it_arrives():
+    tasks = [Task("x", 0.0, 10.0, 75), Task("x", 10.0, 5.0, 50)]
+    assert tenants.plan_hours(tasks, [0, 0]) * 3600 == pytest.approx(15)
+
+
 def test_tasks_out_of_order_are_refused(folder):
     path = folder / tenants.TASKS_FILE
     path.write_text(TENANTS + "d,x,5,10,10\n")

@@ -9,6 +9,7 @@ from dgsf.core.placement.fgd import Fgd
 from dgsf.core.placement.ours import Dgsf
 from dgsf.core.placement.slices import Conspirator, SlicedHours
 from dgsf.sim import openb, tenants
+from loadtests import placement_hours
 
 FOLDER = load_settings().traces
 pytestmark = pytest.mark.skipif(not (FOLDER / openb.NODES_FILE).exists(), reason="no traces here (DGSF_TRACES)")
@@ -29,3 +30,9 @@ def test_gpu_hours_of_the_tenants():
     assert tenants.run(tasks, Conspirator()).gpu_hours == pytest.approx(479, rel=0.02)
     assert tenants.run(tasks, SlicedHours()).gpu_hours <= 0.95 * 479
     assert tenants.run(tasks, Dgsf()).gpu_hours <= 0.815 * 479
+
+
+def test_the_stored_plan_of_the_tenants_is_a_plan_and_within_what_is_possible():
+    tasks = tenants.read_tasks(FOLDER / tenants.TASKS_FILE)
+    hours = tenants.plan_hours(tasks, placement_hours.stored_plan())
+    assert tenants.bound_hours(tasks) <= hours <= 0.7605 * 479
