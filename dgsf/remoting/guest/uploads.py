@@ -53,14 +53,11 @@ class Uploads:
         if size < INLINE_BYTES:
             inline = ctypes.string_at(tensor.data_ptr(), size) if size else b""
             return [_UPLOAD, handle, code, sizes, inline], 0, None
-        if self._by_hash and not self._is_fresh((code, sizes)):
-            return self._named(*self._content_of(tensor, size), handle, (code, sizes)), 0, None
-        data = self._copies.of(tensor, size)
-        digest = self._recurring.digest_of(data) if self._by_hash else None
+        digest = self._digest_of(tensor, size, (code, sizes)) if self._by_hash else None
         if digest is not None:
-            return self._named(digest, data, handle, (code, sizes)), 0, None
+            return self._named(*self._kept(tensor, size, digest), handle, (code, sizes)), 0, None
         transfer = self.new_transfer()
-        return [_UPLOAD_BULK, handle, code, sizes, size, transfer], transfer, data
+        return [_UPLOAD_BULK, handle, code, sizes, size, transfer], transfer, self._copies.of(tensor, size)
 
     def supply(self, digest: bytes) -> tuple[list[Any], int, memoryview]:
         """The record and bytes of a content that the executor needs."""
@@ -94,13 +91,19 @@ class Uploads:
         missed = self._missed.get(shape)
         return missed is not None and missed < self._answers
 
-    def _content_of(self, tensor: torch.Tensor, size: int) -> tuple[bytes, memoryview]:
-        """The hash of a tensor's bytes, and the bytes: its owner's if it lends them, or a copy."""
-        digest = self._borrow(tensor)
-        if digest is not None:
-            return digest, self.contents[digest]
-        data = self._copies.of(tensor, size)
-        return digest_of(data), data
+    def _digest_of(self, tensor: torch.Tensor, size: int, shape: Shape) -> bytes | None:
+        """The hash of its bytes, if they are worth a name."""
+        if self._is_fresh(shape):
+            return self._recurring.digest_of(_bytes_at(tensor, size))
+        return self._borrow(tensor) or digest_of(_bytes_at(tensor, size))
+
+    def _kept(self, tensor: torch.Tensor, size: int, digest: bytes) -> tuple[bytes, memoryview]:
+        """The hash and the bytes that are kept: those we have, or a copy, which no other thread can change any more."""
+        data = self.contents.get(digest)
+        if data is None:
+            data = self._copies.of(tensor, size)
+            digest = digest_of(data)
+        return digest, data
 
     def _named(self, digest: bytes, data: memoryview, handle: int, shape: Shape) -> list[Any]:
         self.contents.setdefault(digest, data)
@@ -137,6 +140,11 @@ class Uploads:
 def digests_in(records: Iterable[list[Any]]) -> set[bytes]:
     """The contents that these records name."""
     return {record[5] for record in records if record[0] == _KNOWN}
+
+
+def _bytes_at(tensor: torch.Tensor, size: int) -> memoryview:
+    """A contiguous tensor's bytes where they are, for as long as it lives; torch is not asked, nor anyone who watches it."""
+    return memoryview((ctypes.c_ubyte * size).from_address(tensor.data_ptr())).cast("B")
 
 
 def _code(tensor: torch.Tensor) -> int:
