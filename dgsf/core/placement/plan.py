@@ -1,8 +1,8 @@
 """Plans a batch: when tasks and their times are known beforehand, which GPU each goes to for the fewest GPU hours.
 
-Tasks are placed in two orders, heavy and long ones first, in several plans side by side; the best is taken.  A large
-batch is planned step by step: some tasks at a time, of which the earlier half stays.  For schedules and reservations,
-and the fair comparison with an optimum that also knows everything; single calls are placed as they come.
+Tasks are placed in three orders, heavy and long or late ones first, in several plans side by side; the best is taken.
+A large batch is planned step by step: some tasks at a time, of which the earlier half stays.  For schedules and
+reservations, and the fair comparison with an optimum that also knows everything; single calls are placed as they come.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dgsf.core.placement.sidebyside import SAME, Groups, SideBySide
 WIDTH = 12  # plans side by side
 LARGE = 250  # tasks: more are planned step by step
 STEP = 40
-LENGTH_COUNTS = (300, 1200)  # thousandths, added to a share: the more, the more a task's length decides its turn
+MORE_BY_LENGTH, MORE_BY_SHARE = 1200, 300  # thousandths, added to a share before it is multiplied by a length
 
 
 def plan(
@@ -80,7 +80,7 @@ class _Batch:
             if not self._on[gpu]:
                 del self._on[gpu]
 
-    def _best(self, numbers: Sequence[int], held: int, width: int) -> tuple[Holding, ...]:
+    def _best(self, numbers: Sequence[int], held: int, width: int) -> list[Holding]:
         """What each GPU holds; first those in use, in their order.  Tasks are numbered by their place in `numbers`."""
         now = self._tasks[numbers[held]][0]
         tasks = [(max(start, now), end, share) for start, end, share in (self._tasks[task] for task in numbers)]
@@ -97,27 +97,36 @@ class _Batch:
         return Slicing(alone.owners, [decided.get(task, size) for task, size in zip(numbers, alone.sizes, strict=True)])
 
 
-def _search(
-    tasks: Sequence[Interval], slicing: Slicing | None, held: Groups, first: int, width: int
-) -> tuple[Holding, ...]:
+def _search(tasks: Sequence[Interval], slicing: Slicing | None, held: Groups, first: int, width: int) -> list[Holding]:
     search = SideBySide(tasks, slicing, held)
     best, chosen = float("inf"), search.start
     for order in _orders(tasks, slicing, first):
         found = search.best(order, width, best)
         if found:
-            best, chosen = found.paid, found
+            best, chosen = found.least, found
         if best <= search.start.least + SAME:
             break
-    return chosen.gpus
+    return chosen.gpus[:-1]  # without the one that holds nothing
 
 
 def _orders(tasks: Sequence[Interval], slicing: Slicing | None, first: int) -> Iterator[list[int]]:
-    """By share and length; then more by length, and what may decide a slice's size before what would share it."""
-    for number, more in enumerate(LENGTH_COUNTS):
-        weight = [(share + more) * (end - start) for start, end, share in tasks]
-        if number and slicing:
-            weight = _with_leaders(weight, tasks, slicing)
-        yield sorted(range(first, len(tasks)), key=lambda task: (-weight[task], task))
+    """By length and share, what may decide a slice's size before what would share it; by end; and more by share.
+
+    Each cuts off good plans that another one keeps: by end, time is settled from its end backwards, all tasks of one
+    stretch together, and short heavy ones do not wait until what they need is taken.
+    """
+    weight = _weight(tasks, MORE_BY_LENGTH)
+    yield _heaviest_first(_with_leaders(weight, tasks, slicing) if slicing else weight, first)
+    yield _heaviest_first([end for _, end, _ in tasks], first)
+    yield _heaviest_first(_weight(tasks, MORE_BY_SHARE), first)
+
+
+def _weight(tasks: Sequence[Interval], more: int) -> list[float]:
+    return [(share + more) * (end - start) for start, end, share in tasks]
+
+
+def _heaviest_first(weight: Sequence[float], first: int) -> list[int]:
+    return sorted(range(first, len(weight)), key=lambda task: (-weight[task], task))
 
 
 def _with_leaders(weight: Sequence[float], tasks: Sequence[Interval], slicing: Slicing) -> list[float]:
