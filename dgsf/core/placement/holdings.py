@@ -115,13 +115,18 @@ class OwnedSlices:
     def places(self, holding: Holding, task: int) -> Sequence[int]:
         """A new slice, and each slice of its owner that has room or, if the task decides the size anew, gets it.
 
-        Slices that it does not overlap are left out, though a later task might overlap both: a new slice takes no more
-        of the GPU, and plans that differ in nothing else would crowd out others.
+        A slice of the size that it would open, and that it does not overlap, is left out, though a later task might
+        overlap both: a new slice is as good, and plans that differ in nothing else would crowd out others.
         """
-        load, span, owner, owners = holding.load, self._span[task], self._owners[task], self._owners
+        load, span, size = holding.load, self._span[task], self._sizes[task]
+        owner, owners = self._owners[task], self._owners
         found = [] if (load + self._whole[task]) & self._guard else [NEW]
         for place, one in enumerate(holding.slices):
-            if one.alive & span and owners[one.first] == owner and self._may_join(one, task, load):
+            if (
+                owners[one.first] == owner
+                and (one.alive & span or one.size != size)
+                and self._may_join(one, task, load)
+            ):
                 found.append(place)
         return found
 
