@@ -1,6 +1,6 @@
 """The placement tables: every policy over the public traces (folder: DGSF_TRACES), beside the published figure or goal.
 
-`python -m loadtests.placement` takes a quarter of an hour and more, most of it the solver's; `--only openb,rate` picks
+`python -m loadtests.placement` takes half an hour and more, most of it the solver's; `--only openb,rate` picks
 tables.  Times are processor time, so that a busy machine disturbs them little.
 """
 
@@ -115,6 +115,15 @@ def _tables(text: str) -> tuple[str, ...]:
     return names
 
 
+def _sets(text: str) -> tuple[str, ...]:
+    names = tuple(text.split(","))
+    for name in names:
+        if name not in placement_optimum.SETS:
+            known = ", ".join(placement_optimum.SETS)
+            raise argparse.ArgumentTypeError(f"no set of windows is called {name!r}; there are {known}")
+    return names
+
+
 def _about_tables() -> str:
     return "; ".join(f"{name}: {about}" for name, about in TABLES.items())
 
@@ -123,7 +132,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="loadtests.placement", description=__doc__)
     parser.add_argument("--seeds", type=_positive, default=10, help="of openb (10); fewer count for other tables")
     parser.add_argument("--only", type=_tables, default=USUAL, metavar="TABLE,...", help=_about_tables())
-    parser.add_argument("--windows", type=_positive, default=10, help="windows for the solver (10)")
+    parser.add_argument("--windows", type=_positive, default=10, help="windows for the solver, of each set (10)")
+    sets = tuple(placement_optimum.SETS)
+    parser.add_argument("--sets", type=_sets, default=sets, metavar="SET,...", help=f"of windows: {', '.join(sets)}")
     parser.add_argument("--solver-seconds", type=float, default=60.0, help="of processor time, for one window (60)")
     chosen = parser.parse_args(arguments)
     try:
@@ -141,7 +152,7 @@ def _show(chosen: argparse.Namespace, folder: Path) -> None:
         "rate": lambda: show_rate(folder),
         "hours": lambda: placement_hours.show(folder),
         "size": lambda: placement_optimum.show_size(folder, chosen.windows, chosen.solver_seconds),
-        "optimum": lambda: placement_optimum.show(folder, chosen.windows, chosen.solver_seconds),
+        "optimum": lambda: placement_optimum.show(folder, chosen.windows, chosen.solver_seconds, chosen.sets),
         "gavel": lambda: show_gavel(folder, min(chosen.seeds, 3)),
     }
     for name, show in tables.items():

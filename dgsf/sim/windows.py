@@ -36,14 +36,9 @@ class Compared:
         return self.optimum.seconds / self.plan_seconds
 
 
-def starts(tasks: int, size: int, count: int) -> list[int]:
-    """Where windows begin, evenly over the trace."""
-    return [(tasks - size) * number // count for number in range(count)]
-
-
-def starts_between(tasks: int, size: int, count: int) -> list[int]:
-    """Where as many other windows begin, halfway between those."""
-    return [(tasks - size) * (2 * number + 1) // (2 * count) for number in range(count)]
+def starts(tasks: int, size: int, count: int, quarters: int = 0) -> list[int]:
+    """Where windows begin, evenly over the trace; so many quarters of the way from each to the next."""
+    return [(tasks - size) * (4 * number + quarters) // (4 * count) for number in range(count)]
 
 
 def compare(tasks: Sequence[Task], fractions: Sequence[int], limit_s: float) -> Compared:

@@ -157,6 +157,13 @@ def test_a_plan_lets_a_short_task_decide_the_slice_that_later_ones_share():
     assert set(gpus) == {gpus[0]} and cost == pytest.approx(1000)
 
 
+def test_a_plan_is_also_sought_from_the_last_end_backwards():
+    """By length the first task goes beside the fourth, where the last one then has no room; one plan alone is kept."""
+    tasks = [(0, 5, 400), (1, 2, 700), (2, 5, 400), (3, 8, 500), (4, 8, 400)]
+    gpus, cost = plan(tasks, width=1)
+    assert gpus[3] == gpus[4] != gpus[0] and cost == pytest.approx(11)
+
+
 @pytest.mark.parametrize("slicing", [None, Slicing("ab" * 30, [140] * 60)])
 def test_a_large_batch_is_planned_step_by_step(slicing):
     tasks = [(10 * number, 10 * number + 35, 140) for number in range(60)]

@@ -14,6 +14,12 @@ def test_a_table_that_does_not_exist_is_refused_with_the_names_of_those_that_do(
     assert "no table is called 'hors'; there are openb, default" in capsys.readouterr().err
 
 
+def test_windows_that_do_not_exist_are_refused_with_the_names_of_those_that_do(capsys):
+    with pytest.raises(SystemExit):
+        placement.main(["--sets", "first,last"])
+    assert "no set of windows is called 'last'; there are first, halfway, fresh" in capsys.readouterr().err
+
+
 def test_no_seeds_are_refused(capsys):
     with pytest.raises(SystemExit):
         placement.main(["--seeds", "0"])

@@ -30,31 +30,41 @@ class Pieces:
         self.spreads = [self._fields[last] ^ self._fields[first] for first, last in self.ranges]
         self.empty = SPARE * self._fields[-1]  # the loads of a GPU without tasks
         self.guard = GUARD * self._fields[-1]  # bits that are set where a load is above WHOLE
-        self._lengths: dict[int, float] = {0: 0.0}
-        self._spread: dict[int, int] = {0: 0}
+        self.length = _Lengths(self._times)
+        self.spread = _Spreads(self._fields)
 
     def __len__(self) -> int:
         return len(self._times) - 1
 
-    def length(self, pieces: int) -> float:
-        """How long these pieces are together."""
-        known = self._lengths.get(pieces)
-        if known is None:
-            times = self._times
-            known = self._lengths[pieces] = sum([times[last] - times[first] for first, last in _runs(pieces)])
-        return known
-
-    def spread(self, pieces: int) -> int:
-        """The lowest bits of the fields of these pieces."""
-        known = self._spread.get(pieces)
-        if known is None:
-            fields = self._fields
-            known = self._spread[pieces] = sum([fields[last] ^ fields[first] for first, last in _runs(pieces)])
-        return known
-
     def room(self, size: int) -> int:
         """The loads of a slice of this size without tasks: what it lacks of a whole GPU is taken everywhere."""
         return self.empty + (WHOLE - size) * self._fields[-1]
+
+
+class _Lengths(dict[int, float]):
+    """How long these pieces are together; each sum is made once."""
+
+    def __init__(self, times: Sequence[float]) -> None:
+        super().__init__({0: 0.0})
+        self._times = times
+
+    def __missing__(self, pieces: int) -> float:
+        times = self._times
+        self[pieces] = known = sum([times[last] - times[first] for first, last in _runs(pieces)])
+        return known
+
+
+class _Spreads(dict[int, int]):
+    """The lowest bits of the fields of these pieces."""
+
+    def __init__(self, fields: Sequence[int]) -> None:
+        super().__init__({0: 0})
+        self._fields = fields
+
+    def __missing__(self, pieces: int) -> int:
+        fields = self._fields
+        self[pieces] = known = sum([fields[last] ^ fields[first] for first, last in _runs(pieces)])
+        return known
 
 
 def _runs(bits: int) -> list[tuple[int, int]]:

@@ -1,24 +1,24 @@
 """Plans a batch: when tasks and their times are known beforehand, which GPU each goes to for the fewest GPU hours.
 
-Tasks are placed in two orders, heavy and long ones first, in several plans side by side; the best is taken.  A large
-batch is planned step by step: some tasks at a time, of which the earlier half stays.  For schedules and reservations,
-and the fair comparison with an optimum that also knows everything; single calls are placed as they come.
+Tasks are placed in up to three orders, heavy and long or late ones first, in several plans side by side; the best is
+taken.  A large batch is planned step by step: some tasks at a time, of which the earlier half stays.  For schedules and
+reservations, and the fair comparison with an optimum that also knows everything; single calls are placed as they come.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import count
 from typing import NamedTuple
 
 from dgsf.core.placement.holdings import Holding, Slicing
 from dgsf.core.placement.pieces import Interval
-from dgsf.core.placement.sidebyside import SAME, Groups, SideBySide
+from dgsf.core.placement.sidebyside import SAME, SideBySide
 
 WIDTH = 12  # plans side by side
 LARGE = 250  # tasks: more are planned step by step
 STEP = 40
-LENGTH_COUNTS = (300, 1200)  # thousandths, added to a share: the more, the more a task's length decides its turn
+MORE_BY_LENGTH, MORE_BY_SHARE = 1200, 300  # thousandths, added to a share before it is multiplied by a length
 
 
 def plan(
@@ -80,13 +80,15 @@ class _Batch:
             if not self._on[gpu]:
                 del self._on[gpu]
 
-    def _best(self, numbers: Sequence[int], held: int, width: int) -> tuple[Holding, ...]:
+    def _best(self, numbers: Sequence[int], held: int, width: int) -> list[Holding]:
         """What each GPU holds; first those in use, in their order.  Tasks are numbered by their place in `numbers`."""
         now = self._tasks[numbers[held]][0]
         tasks = [(max(start, now), end, share) for start, end, share in (self._tasks[task] for task in numbers)]
         place = {task: place for place, task in enumerate(numbers)}
         groups = [[[place[task] for task in group.tasks] for group in groups] for groups in self._on.values()]
-        return _search(tasks, self._slicing_of(numbers), groups, held, width)
+        slicing = self._slicing_of(numbers)
+        orders = _orders(tasks, slicing, held, whole=len(numbers) == len(self._tasks))
+        return _search(SideBySide(tasks, slicing, groups), orders, width)
 
     def _slicing_of(self, numbers: Sequence[int]) -> Slicing | None:
         """Tasks that are in a slice already keep its size, though the one that decided it may have ended."""
@@ -97,27 +99,37 @@ class _Batch:
         return Slicing(alone.owners, [decided.get(task, size) for task, size in zip(numbers, alone.sizes, strict=True)])
 
 
-def _search(
-    tasks: Sequence[Interval], slicing: Slicing | None, held: Groups, first: int, width: int
-) -> tuple[Holding, ...]:
-    search = SideBySide(tasks, slicing, held)
+def _search(search: SideBySide, orders: Iterable[list[int]], width: int) -> list[Holding]:
     best, chosen = float("inf"), search.start
-    for order in _orders(tasks, slicing, first):
+    for order in orders:
         found = search.best(order, width, best)
         if found:
-            best, chosen = found.paid, found
+            best, chosen = found.least, found
         if best <= search.start.least + SAME:
             break
-    return chosen.gpus
+    return chosen.gpus[:-1]  # without the one that holds nothing
 
 
-def _orders(tasks: Sequence[Interval], slicing: Slicing | None, first: int) -> Iterator[list[int]]:
-    """By share and length; then more by length, and what may decide a slice's size before what would share it."""
-    for number, more in enumerate(LENGTH_COUNTS):
-        weight = [(share + more) * (end - start) for start, end, share in tasks]
-        if number and slicing:
-            weight = _with_leaders(weight, tasks, slicing)
-        yield sorted(range(first, len(tasks)), key=lambda task: (-weight[task], task))
+def _orders(tasks: Sequence[Interval], slicing: Slicing | None, first: int, whole: bool) -> Iterator[list[int]]:
+    """More by length, what may decide a slice's size before what would share it; more by share; and by end.
+
+    Each cuts off good plans that another one keeps: by end, time is settled from its end backwards, all tasks of one
+    stretch together, and short heavy ones do not wait until what they need is taken.  Of a batch that goes on after
+    these tasks, the end is what gets planned anew, so that this order would settle the wrong part best.
+    """
+    weight = _weight(tasks, MORE_BY_LENGTH)
+    yield _heaviest_first(_with_leaders(weight, tasks, slicing) if slicing else weight, first)
+    yield _heaviest_first(_weight(tasks, MORE_BY_SHARE), first)
+    if whole:
+        yield _heaviest_first([end for _, end, _ in tasks], first)
+
+
+def _weight(tasks: Sequence[Interval], more: int) -> list[float]:
+    return [(share + more) * (end - start) for start, end, share in tasks]
+
+
+def _heaviest_first(weight: Sequence[float], first: int) -> list[int]:
+    return sorted(range(first, len(weight)), key=lambda task: (-weight[task], task))
 
 
 def _with_leaders(weight: Sequence[float], tasks: Sequence[Interval], slicing: Slicing) -> list[float]:

@@ -9,9 +9,10 @@ Nothing is random.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import itemgetter
 from typing import NamedTuple
 
-from dgsf.core.placement.holdings import FreeShares, Holding, OwnedSlices, Slicing, Way, Ways
+from dgsf.core.placement.holdings import FreeShares, Holding, OwnedSlices, Slicing, Ways
 from dgsf.core.placement.needed import gpus_needed, levels
 from dgsf.core.placement.pieces import Interval, Pieces
 
@@ -22,17 +23,13 @@ Groups = Sequence[Sequence[Sequence[int]]]  # of each GPU, of each slice: tasks
 class Unfinished(NamedTuple):
     """A plan of some of the tasks."""
 
-    least: float  # what it will cost at least
-    paid: float
-    reserved: float  # share times time of its slices
-    gpus: tuple[Holding, ...]
+    least: float  # what it will cost at least; once it is finished, what it costs
+    gpus: list[Holding]  # the last one holds nothing yet
     lacking: tuple[int, ...]  # the pieces in which one GPU more is needed, two more, and so on; then none
-    mark: int  # the same for the same holdings in any order
 
 
-# least, paid, reserved, a number to keep the order, mark, before, GPU, place of the slice, the pieces newly in use
-_Candidate = tuple[float, float, float, int, int, Unfinished, int, int, int]
-_WaysHere = tuple[list[Way], int, float]  # and the pieces newly in use, and their length
+_Candidate = tuple[float, Unfinished, int, int]  # least, before, GPU, place on it
+_promise = itemgetter(0)
 
 
 class SideBySide:
@@ -44,70 +41,61 @@ class SideBySide:
             FreeShares(tasks, self._pieces) if slicing is None else OwnedSlices(tasks, self._pieces, slicing)
         )
         self._nothing = self._ways.of(())
-        self._seen: list[dict[Holding, _WaysHere]] = [{} for _ in tasks]
+        self._places = [_Places(self._ways, self._pieces.spans[task], task) for task in range(len(tasks))]
         self.start = self._begun(levels(gpus_needed(tasks, self._pieces, slicing)), held)
 
     def _begun(self, lacking: tuple[int, ...], held: Groups) -> Unfinished:
         length = self._pieces.length
-        plan = Unfinished(sum(map(length, lacking)), 0.0, 0.0, (), lacking, 0)
-        for groups in held:
-            holding = self._ways.of(groups)
-            least = plan.least + length(holding.busy & ~plan.lacking[0])
-            paid, gpus = plan.paid + length(holding.busy), (*plan.gpus, holding)
-            plan = Unfinished(least, paid, 0.0, gpus, _less(plan.lacking, holding.busy), plan.mark + holding.mark)
-        return plan
+        gpus = [self._ways.of(groups) for groups in held]
+        least = sum([length[level] for level in lacking])
+        for holding in gpus:
+            least += length[holding.busy & ~lacking[0]]
+            lacking = _less(lacking, holding.busy)
+        return Unfinished(least, [*gpus, self._nothing], lacking)
 
     def best(self, order: Sequence[int], width: int, below: float) -> Unfinished | None:
         """The plan that costs least, of those found by placing tasks in this order; none if none is below this."""
         plans = [self.start]
         for task in order:
             candidates = self._candidates(plans, task, below - SAME)
-            candidates.sort()
-            plans = self._most_promising(candidates, task, width)
+            candidates.sort(key=_promise)
+            plans = [self._made(candidate, task) for candidate in candidates[:width]]
         return plans[0] if plans else None
 
     def _candidates(self, plans: Sequence[Unfinished], task: int, below: float) -> list[_Candidate]:
-        length, seen = self._pieces.length, self._seen[task]
+        """No two are alike: without their last task, they are other plans, or it is at another place."""
+        length, places = self._pieces.length, self._places[task]
         found: list[_Candidate] = []
         for plan in plans:
-            least, paid, reserved, gpus, lacking, mark = plan
+            least, gpus, lacking = plan
             enough = ~lacking[0]
-            for gpu, holding in enumerate((*gpus, self._nothing)):
-                here = seen.get(holding)
-                if here is None:
-                    here = seen[holding] = self._ways_here(holding, task)
-                ways, new, added = here
-                if not ways:
-                    continue
-                more = new & enough
-                promised = least + length(more) if more else least
-                if promised < below:
-                    pays, others = paid + added, mark - holding.mark
-                    for after, grown, place in ways:
-                        found.append(
-                            (promised, pays, reserved + grown, len(found), others + after, plan, gpu, place, new)
-                        )
+            for gpu, holding in enumerate(gpus):
+                here, new = places[holding]
+                if here:
+                    promised = least + length[new & enough]
+                    if promised < below:
+                        for place in here:
+                            found.append((promised, plan, gpu, place))  # noqa: PERF401 (mostly one: a list takes longer)
         return found
 
-    def _ways_here(self, holding: Holding, task: int) -> _WaysHere:
-        new = self._pieces.spans[task] & ~holding.busy
-        return self._ways.with_task(holding, task), new, self._pieces.length(new)
+    def _made(self, candidate: _Candidate, task: int) -> Unfinished:
+        least, (_, gpus, lacking), gpu, place = candidate
+        before, gpus = gpus[gpu], gpus.copy()
+        gpus[gpu] = self._ways.taken(before, task, place)
+        if before is self._nothing:
+            gpus.append(before)
+        return Unfinished(least, gpus, _less(lacking, self._pieces.spans[task] & ~before.busy))
 
-    def _most_promising(self, candidates: Sequence[_Candidate], task: int, width: int) -> list[Unfinished]:
-        """The first candidates, no two alike."""
-        marks: set[int] = set()
-        kept: list[Unfinished] = []
-        for least, paid, reserved, _, mark, before, gpu, place, new in candidates:
-            if mark in marks:
-                continue
-            marks.add(mark)
-            gpus = before.gpus
-            holding = self._ways.taken(gpus[gpu] if gpu < len(gpus) else self._nothing, task, place)
-            gpus = (*gpus[:gpu], holding, *gpus[gpu + 1 :])
-            kept.append(Unfinished(least, paid, reserved, gpus, _less(before.lacking, new), mark))
-            if len(kept) == width:
-                break
-        return kept
+
+class _Places(dict[Holding, tuple[Sequence[int], int]]):
+    """Where GPUs could take this task, and in which pieces they would be newly in use; found once for each."""
+
+    def __init__(self, ways: Ways, span: int, task: int) -> None:
+        self._ways, self._span, self._task = ways, span, task
+
+    def __missing__(self, holding: Holding) -> tuple[Sequence[int], int]:
+        self[holding] = found = (self._ways.places(holding, self._task), self._span & ~holding.busy)
+        return found
 
 
 def _less(lacking: tuple[int, ...], new: int) -> tuple[int, ...]:
