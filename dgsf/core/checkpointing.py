@@ -28,11 +28,11 @@ class CheckpointPolicy:
     share: float = SHARE
     journal_bytes: int = JOURNAL_BYTES
 
-    def due(self, *, busy: float, cost: float, journal_bytes: int) -> bool:
-        """Now? `busy`: time of work since the last one, which a replay would take; `cost`: what it would take."""
+    def due(self, *, busy: float, worked: float, cost: float, journal_bytes: int) -> bool:
+        """Now? `busy`: work to replay; `worked`: of it, since the last one had ended; `cost`: what it would take."""
         if journal_bytes >= self.journal_bytes * _EARLY:
             return True
-        return busy >= self.replay_seconds and cost <= self.share * busy
+        return busy >= self.replay_seconds and cost <= self.share * worked
 
 
 def time_lost(under_way: float, calls: int, calls_per_second: float) -> float:

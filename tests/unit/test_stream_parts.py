@@ -90,13 +90,15 @@ def test_a_snapshot_that_does_not_add_up_is_a_protocol_error() -> None:
 # --- when to save -----------------------------------------------------------------------------
 def test_a_checkpoint_is_due_when_a_replay_takes_too_long_and_it_is_cheap_enough() -> None:
     policy = CheckpointPolicy(replay_seconds=1.0, share=0.04, journal_bytes=1000)
-    cheap = {"cost": 0.04, "journal_bytes": 10}
+    cheap = {"worked": 1.2, "cost": 0.04, "journal_bytes": 10}
     assert not policy.due(busy=0.5, **cheap)
     assert policy.due(busy=1.5, **cheap)
-    assert not policy.due(busy=1.5, cost=0.1, journal_bytes=10)
-    assert policy.due(busy=2.6, cost=0.1, journal_bytes=10)
-    assert policy.due(busy=0.0, cost=5.0, journal_bytes=1000)
-    assert policy.due(busy=0.0, cost=5.0, journal_bytes=800)  # early enough to wait for a good moment
+    assert not policy.due(
+        busy=3.5, worked=2.0, cost=0.1, journal_bytes=10
+    )  # what was done beside the last is no credit
+    assert policy.due(busy=3.5, worked=2.6, cost=0.1, journal_bytes=10)
+    assert policy.due(busy=0.0, worked=0.0, cost=5.0, journal_bytes=1000)
+    assert policy.due(busy=0.0, worked=0.0, cost=5.0, journal_bytes=800)  # early enough to wait for a good moment
 
 
 def test_few_tensors_alive_is_told_before_the_next_call_makes_one() -> None:

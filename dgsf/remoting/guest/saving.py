@@ -63,6 +63,7 @@ class Saver:
         self._now = now
         self._saving: Saving | None = None
         self._calls_saved = 0  # calls that the last checkpoint covers
+        self._busy_meanwhile = 0.0  # work that was done while it was under way
         self._due_since: float | None = None  # in seconds of work; while the program rests, nothing changes
 
     def consider(self, now: float) -> None:
@@ -108,7 +109,8 @@ class Saver:
 
     def _is_due(self, busy: float) -> bool:
         assert self._policy is not None
-        return self._policy.due(busy=busy, cost=self.cost.seconds, journal_bytes=self._link.journal.bytes)
+        worked, journal = busy - self._busy_meanwhile, self._link.journal.bytes
+        return self._policy.due(busy=busy, worked=worked, cost=self.cost.seconds, journal_bytes=journal)
 
     def _begin(self) -> None:
         link, recorder = self._link, self._recorder
@@ -159,6 +161,7 @@ class Saver:
             self.checkpoints += 1
             self._measure(saving, len(state.bulk))
         link.busy = max(0.0, link.busy - saving.busy)
+        self._busy_meanwhile = self._busy(self._now())
 
     def _measure(self, saving: Saving, size: int) -> None:
         """What it cost, by how much slower the program made its calls meanwhile."""
