@@ -143,7 +143,7 @@ def digests_in(records: Iterable[list[Any]]) -> set[bytes]:
 
 
 def _bytes_at(tensor: torch.Tensor, size: int) -> memoryview:
-    """A contiguous tensor's bytes where they are, for as long as it lives; by no operation that others could watch."""
+    """A contiguous tensor's bytes where they are, for as long as it lives; read by no operation of torch."""
     return memoryview((ctypes.c_ubyte * size).from_address(tensor.data_ptr())).cast("B")
 
 
