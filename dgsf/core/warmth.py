@@ -9,7 +9,7 @@ workers and the time in, orders out.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from dgsf.core.keepwarm import Budget, KeepWarm, Resident, Review, use_rates
@@ -61,7 +61,7 @@ class Warmth:
         self._busy: Counter[str] = Counter()  # at the last look
         self._now: float | None = None
 
-    def look(self, workers: Sequence[Warm], reached: Mapping[str, Iterable[int]], now: float) -> list[Order]:
+    def look(self, workers: Sequence[Warm], reached: Mapping[str, Collection[int]], now: float) -> list[Order]:
         """`reached`: for functions that were called since the last look, how many of their workers were busy then."""
         busy = Counter(each.function for each in workers if each.idle_since is None)
         self._count(workers, reached, busy, now)
@@ -85,7 +85,7 @@ class Warmth:
         return use_rates(residents, busy, self._policy.expect(busy, now))
 
     def _count(
-        self, workers: Sequence[Warm], reached: Mapping[str, Iterable[int]], busy: Counter[str], now: float
+        self, workers: Sequence[Warm], reached: Mapping[str, Collection[int]], busy: Counter[str], now: float
     ) -> None:
         """Both sides of the budget."""
         if self._now is not None:
@@ -95,7 +95,7 @@ class Warmth:
         self._shadow.look({name: max(busy[name], peak.get(name, 0)) for name in busy.keys() | peak.keys()}, now)
         self.budget.allowed = CREDIT_S + self._shadow.resident_s
 
-    def _ended(self, reached: Mapping[str, Iterable[int]], busy: Counter[str], now: float) -> None:
+    def _ended(self, reached: Mapping[str, Collection[int]], busy: Counter[str], now: float) -> None:
         """Calls that ran at the last look or came since, and do not run any more."""
         came = Counter({function: len(list(levels)) for function, levels in reached.items()})
         for function, count in (self._busy + came - busy).items():

@@ -81,7 +81,7 @@ def _device(where: str, gpu: str, memory: str, delay_ms: float) -> Iterator[tupl
         doorway = Doorway(client, gpu, memory)
         sock = connect(doorway.ticket())
         if delay_ms:
-            sock = stack.enter_context(LatencyRelay(sock, delay_ms / 1e3)).guest
+            sock = stack.enter_context(LatencyRelay(sock, delay_ms / 1e3, spin_seconds=0.0)).guest
         again = None if delay_ms else doorway.again
         stream = SessionStream(sock, parse_modes(load_settings().remoting), CheckpointPolicy(), reopen=again)
         stack.callback(stream.close)

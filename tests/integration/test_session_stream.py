@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import torch
 from dgsf.core.checkpointing import CheckpointPolicy
 from dgsf.errors import DgsfError, OpCrashed, OpNotAllowed, ProtocolError, RemoteOpError, SessionLost
 from dgsf.remoting.executor.local import LocalExecutors, LocalSpec
+from dgsf.remoting.guest.answers import Question
 from dgsf.remoting.guest.attach import bind
 from dgsf.remoting.guest.kinds import Kind
 from dgsf.remoting.guest.modes import parse_modes
@@ -327,6 +329,31 @@ def test_checkpoints_bound_the_journal(executors: LocalExecutors) -> None:
         assert stream.fetch(total)[0].item() == sum(range(30))
         assert stream.traffic["losses"] == 1
         stream.close()
+
+
+def test_a_program_that_asks_for_nothing_is_not_saved_again_and_again(executors: LocalExecutors) -> None:
+    seconds = 0.0
+    policy = CheckpointPolicy(replay_seconds=1.0, share=1.0)
+    stream = SessionStream(executors.connect(LocalSpec()), parse_modes("full"), policy, now=lambda: seconds)
+    total, one = stream.upload(torch.zeros(4)), stream.upload(torch.ones(4))
+    for _ in range(80):  # 20 seconds of work, by its own clock, and a checkpoint never takes any of them
+        stream.call(GROW, [total, one])
+        stream.flush()
+        saving = stream._link.saver._saving
+        if saving is not None:
+            _until_there(saving.state)
+        seconds += 0.25
+    assert 10 <= stream.traffic["checkpoints"] <= 21
+    assert stream.fetch(total)[0].item() == 80
+    stream.close()
+
+
+def _until_there(question: Question, deadline: float = 30.0) -> None:
+    """Its answer is read by a thread of the checkpoint's own."""
+    ends = time.monotonic() + deadline
+    while not question.done:
+        assert time.monotonic() < ends
+        time.sleep(0.001)
 
 
 def crash(stream: SessionStream, lowest: int, minus_one: int) -> int:

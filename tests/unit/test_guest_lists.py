@@ -179,6 +179,16 @@ def test_optimizers_sort_tensors_of_several_types_and_places_as_torch_does(devic
         grouped([[whole], [half]])
 
 
+def test_lists_that_do_not_fit_are_torchs_to_judge(device):
+    one, named = torch.ones(2, device=device), torch.ones(2)
+    named._m = "somebody's own"
+    with pytest.raises(RuntimeError):
+        grouped([[one, one], [one]])
+    with pytest.raises(RuntimeError):
+        grouped([])
+    assert len(grouped([[named, named]])) == 1
+
+
 class Watchful(torch.Tensor):
     """A tensor of somebody else's class, which wants to know what is done with it."""
 

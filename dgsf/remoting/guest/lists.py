@@ -71,7 +71,7 @@ def gathering(original: Callable[..., Any]) -> Callable[..., Any]:
     """A stand-in for an optimizer's `_init_group`, which looks at every tensor of a group many times.
 
     At each look torch asks a tensor of another class than its own whether that class wants to have a say.  Remote
-    tensors never do, so it need not ask.
+    tensors never do, so it need not ask; nor does it then ask others that the optimizer keeps beside them.
     """
 
     def gather(self: Any, group: Any, *lists: Any, **more: Any) -> Any:
@@ -103,13 +103,15 @@ def grouping(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _is_one_group(tensorlists: Any) -> bool:
+    """Whether all are remote tensors of one type, as many in each list that has any."""
+    if not tensorlists or not tensorlists[0]:
+        return False
     layouts: set[Any] = set()
     for each in tensorlists:
-        try:
-            layouts.update([tensor._m for tensor in each])
-        except AttributeError:  # not all of them are remote
+        if each and (len(each) != len(tensorlists[0]) or set(map(type, each)) != {RemoteTensor}):
             return False
-    return bool(tensorlists[0]) and PENDING not in layouts and len({layout.dtype for layout in layouts}) == 1
+        layouts.update([tensor._m for tensor in each])
+    return PENDING not in layouts and len({layout.dtype for layout in layouts}) == 1
 
 
 def names() -> list[str]:

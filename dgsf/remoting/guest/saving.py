@@ -118,6 +118,7 @@ class Saver:
         done.on_done = self._told
         records = [*recorder.take(), [_SYNC, done.number]]  # an error before it is told to the SYNC, also in a replay
         link.send(records)
+        link.count_busy()
         saving = Saving(done, state, link.journal.mark(), recorder.all_definitions(), recorder.calls, link.busy)
         self._saving = saving
         state.on_done = self._arrived

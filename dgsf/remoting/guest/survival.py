@@ -197,9 +197,14 @@ class Survival:
         self._recorder.answered()
         self.journal.all_done()
         self._doubts.answered()
+        self.count_busy()
+        self.busy_since = None
+
+    def count_busy(self) -> None:
+        """What was worked until now is in `busy`."""
         if self.busy_since is not None:
-            self.busy += self._now() - self.busy_since
-            self.busy_since = None
+            now = self._now()
+            self.busy, self.busy_since = self.busy + now - self.busy_since, now
 
     def look(self, now: float) -> None:
         """Takes what has arrived unasked; saves the state if it is time to."""

@@ -2,8 +2,7 @@
 
 A tensor of 64 KiB or more is first only named by the hash of its bytes; the executor says if it needs the bytes.  That
 costs a round trip when it does, which is worth it for weights but not for a fresh batch in every step:
-a size that turned out to be needed before an earlier answer is sent straight away, unhashed, unless the very same
-content comes again and again (`recurring`).
+a size that turned out to be needed before an earlier answer is sent straight away, unhashed.
 Bytes are copied once, or borrowed from an owner that gives them up, and kept until a checkpoint makes them
 superfluous.
 """
@@ -21,7 +20,6 @@ from dgsf.remoting.digest import digest_of
 from dgsf.remoting.guest import lending
 from dgsf.remoting.guest.copies import Copies
 from dgsf.remoting.guest.fetches import DTYPE_CODES
-from dgsf.remoting.guest.recurring import Recurring
 from dgsf.remoting.protocol import INLINE_BYTES, Record
 
 _UPLOAD, _UPLOAD_BULK, _KNOWN = int(Record.UPLOAD), int(Record.UPLOAD_BULK), int(Record.KNOWN)
@@ -38,7 +36,6 @@ class Uploads:
         self.unconfirmed = False  # something was named that may be asked for
         self._by_hash = by_hash
         self._copies = Copies()
-        self._recurring = Recurring()
         self._shapes: dict[bytes, Shape] = {}
         self._borrowed: dict[bytes, torch.Tensor] = {}  # whose owner has not yet given it up
         self._missed: dict[Shape, int] = {}  # size -> answers seen when it was first needed
@@ -53,9 +50,8 @@ class Uploads:
         if size < INLINE_BYTES:
             inline = ctypes.string_at(tensor.data_ptr(), size) if size else b""
             return [_UPLOAD, handle, code, sizes, inline], 0, None
-        digest = self._digest_of(tensor, size, (code, sizes)) if self._by_hash else None
-        if digest is not None:
-            return self._named(*self._kept(tensor, size, digest), handle, (code, sizes)), 0, None
+        if self._by_hash and not self._is_fresh((code, sizes)):
+            return self._named(*self._kept(tensor, size), handle, (code, sizes)), 0, None
         transfer = self.new_transfer()
         return [_UPLOAD_BULK, handle, code, sizes, size, transfer], transfer, self._copies.of(tensor, size)
 
@@ -91,14 +87,9 @@ class Uploads:
         missed = self._missed.get(shape)
         return missed is not None and missed < self._answers
 
-    def _digest_of(self, tensor: torch.Tensor, size: int, shape: Shape) -> bytes | None:
-        """The hash of its bytes, if they are worth a name."""
-        if self._is_fresh(shape):
-            return self._recurring.digest_of(_bytes_at(tensor, size))
-        return self._borrow(tensor) or digest_of(_bytes_at(tensor, size))
-
-    def _kept(self, tensor: torch.Tensor, size: int, digest: bytes) -> tuple[bytes, memoryview]:
+    def _kept(self, tensor: torch.Tensor, size: int) -> tuple[bytes, memoryview]:
         """The hash and the bytes that are kept: those we have, or a copy, which no other thread can change any more."""
+        digest = self._borrow(tensor) or digest_of(_bytes_at(tensor, size))
         data = self.contents.get(digest)
         if data is None:
             data = self._copies.of(tensor, size)
