@@ -184,8 +184,7 @@ def _experiment(options: Options, changes: dict[str, float]) -> Experiment:
     from dgsf.sim.pools import load_pool
     from dgsf.sim.rules import Rules
 
-    named = tuple(word.strip() for words in options.policies for word in words.split(","))
-    policies = PLACEMENT_POLICIES if named == ("all",) else named or (DEFAULT_PLACEMENT,)
+    policies = _policies(options.policies)
     if options.against_exclusive and len(policies) > 1:
         raise UsageError("--against-exclusive compares one policy in two ways; give just one with --policy")
     rules = Rules(
@@ -195,6 +194,17 @@ def _experiment(options: Options, changes: dict[str, float]) -> Experiment:
         durations=options.durations, moves=_move_rules(options), seed=options.seed,
     )  # fmt: skip
     return Experiment(_workload(options, changes), load_pool(options.pool), policies, rules, options.seeds)
+
+
+def _policies(given: tuple[str, ...]) -> tuple[str, ...]:
+    named = tuple(word.strip() for words in given for word in words.split(","))
+    if named == ("all",):
+        return PLACEMENT_POLICIES
+    for name in named:
+        if name not in PLACEMENT_POLICIES:
+            there_are = f"there are: {', '.join(PLACEMENT_POLICIES)}; or 'all' alone, for all of them"
+            raise UsageError(f"--policy: no placement policy '{name}'; {there_are}")
+    return named or (DEFAULT_PLACEMENT,)
 
 
 def _move_rules(options: Options) -> MoveRules | None:

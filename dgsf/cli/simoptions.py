@@ -6,6 +6,7 @@ here.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -98,6 +99,7 @@ _BELONGINGS = (
 
 def settled(options: Options, given: Collection[str]) -> Options:
     """The options as they will be used; `given` are the names of those that the user wrote."""
+    _refuse_nan(options)
     if options.trace_file is not None and "arrivals" not in given:
         from dgsf.sim.traces import kind_of
 
@@ -125,6 +127,13 @@ def _trace_file(options: Options) -> Path:
 
 def _or(value: float | None, default: float) -> float:
     return default if value is None else value
+
+
+def _refuse_nan(options: Options) -> None:
+    """It is within no limits, but no comparison with a limit says so."""
+    for name, value in asdict(options).items():
+        if isinstance(value, float) and math.isnan(value):
+            raise UsageError(f"{_flag(name)} nan: is not a number")
 
 
 def _refuse_ignored(options: Options, given: Collection[str]) -> None:

@@ -82,19 +82,21 @@ class Simulator:
         """All calls to their end."""
         arrivals, calls = self.workload.arrival_s, self.workload.calls
         self._first_failures()
-        events, pop, index = self._events, heapq.heappop, 0
+        events, pop, index, timeline = self._events, heapq.heappop, 0, self.timeline
         while index < calls:
             at = arrivals[index]
             while events and events[0][0] <= at:
                 self._handle(*pop(events))
+            if at > timeline.next_s:
+                timeline.reach(at, self)
             self.now = at
-            self.timeline.look(index, self)
             self._arrive(index)
             index += 1
             if progress is not None and index % _TELL_EVERY == 0:
                 progress(index)
         while (self._running or self._copying or self._can_go_on()) and events:
             self._handle(*pop(events))
+        timeline.close(self)
         self._give_up()
         self.machine.close(self.now)
         if progress is not None:
@@ -102,6 +104,8 @@ class Simulator:
         return self
 
     def _handle(self, at: float, _: int, kind: int, what: Instance | int, version: int) -> None:
+        if at > self.timeline.next_s:
+            self.timeline.reach(at, self)
         if kind == END:
             assert isinstance(what, Instance)
             if what.version == version:

@@ -66,6 +66,7 @@ class Machine:
         self._speed_of_row = self.pool.speed.tolist()
         self._held = [0] * len(views)
         self.booked = 0  # thousandths
+        self.most_booked = 0  # for any time at all: what comes and goes at one instant does not count
         self.held = 0  # devices that hold anything
         self._rate = 0.0  # price of a second of them
         self._at = 0.0
@@ -128,6 +129,8 @@ class Machine:
 
     def _meter(self, now: float) -> None:
         passed = now - self._at
+        if self.booked > self.most_booked and passed > 0:
+            self.most_booked = self.booked
         self.booked_s += self.booked * passed
         self.held_s += self.held * passed
         self.cost += self._rate * passed

@@ -51,11 +51,11 @@ def check_drawing(plot: Path | None, html: Path | None) -> None:
     wanted = [path for path in (plot, html) if path is not None]
     if plot is not None and plot.suffix.lower() not in _FORMATS:
         raise UsageError(f"--plot {plot}: a picture's name ends with {', '.join(_FORMATS)}; choose one of these")
-    if wanted:
-        _figure_type()
     for path in wanted:
         if path.is_dir() or not path.absolute().parent.is_dir():
             raise UsageError(f"{path}: cannot be written: it is a folder, or its folder does not exist")
+    if wanted:
+        _figure_type()
 
 
 def save_plot(path: Path, results: Sequence[Result], title: str) -> None:
@@ -79,7 +79,8 @@ def _figure_type() -> type[Figure]:
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise UsageError("plots need matplotlib: pip install 'dgsf[sim]'") from error
+        way = "pip install matplotlib ortools, or in a clone .venv/bin/pip install -e '.[sim]'"
+        raise UsageError(f"plots and HTML need matplotlib, which is in the extra 'sim': {way}") from error
     return Figure
 
 

@@ -77,7 +77,8 @@ def parse_pool(words: str) -> PoolSpec:
         match = _PART.fullmatch(part.strip())
         if match is None:
             raise UsageError(
-                f"--pool {part.strip()!r}: write TYPE:DEVICES, TYPE:NODESxDEVICES or TYPE:NODESxDEVICES@CORES"
+                f"--pool {words!r}: {part.strip()!r} is no group of devices; "
+                "write TYPE:DEVICES, TYPE:NODESxDEVICES or TYPE:NODESxDEVICES@CORES"
             )
         nodes += _nodes(match, len(nodes))
     pool = PoolSpec(words, nodes)

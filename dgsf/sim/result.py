@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,8 +23,8 @@ class Result:
     calls: int
     devices: int
     allocation: float  # part of the pool that is given away, mean over the time of arrivals and drain
-    peak_allocation: float
-    fragmentation: float  # part of the pool that is free but of no use to the mix of calls
+    peak_allocation: float  # the most of it that was given away at once
+    fragmentation: float  # part of the pool that is free but of no use to the mix of calls, mean over time
     wait_mean_s: float
     wait_p50_s: float
     wait_p90_s: float
@@ -64,8 +65,8 @@ def summarise(run: Simulator) -> Result:
         calls=run.workload.calls,
         devices=machine.devices,
         allocation=machine.booked_s / (1000 * machine.devices * span),
-        peak_allocation=max(timeline.allocated, default=0.0),
-        fragmentation=_mean(timeline.fragmented),
+        peak_allocation=machine.most_booked / (1000 * machine.devices),
+        fragmentation=_mean_over_time(timeline.at_s, timeline.fragmented),
         wait_mean_s=float(wait.mean()) if len(wait) else 0.0,
         wait_p50_s=float(curve[50]),
         wait_p90_s=float(curve[90]),
@@ -113,8 +114,12 @@ def jain(values: Sequence[float]) -> float:
     return sum(values) ** 2 / (len(values) * squares) if squares else 1.0
 
 
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values) if values else 0.0
+def _mean_over_time(at_s: Sequence[float], values: Sequence[float]) -> float:
+    """Each value counts until the next sample."""
+    span = at_s[-1] - at_s[0]
+    if span <= 0:
+        return values[-1]
+    return sum(value * (later - at) for value, (at, later) in zip(values, pairwise(at_s), strict=False)) / span
 
 
 def _slo_misses(run: Simulator, done: NDArray[np.float64]) -> float:

@@ -20,6 +20,12 @@ Readers = Mapping[str, Callable[[str], Any]]
 
 def read_rows(path: Path | str, columns: Readers) -> Iterator[dict[str, Any]]:
     """The rows of a CSV file with a header line, each as {column: value read by the column's reader}."""
+    for _, row in numbered_rows(path, columns):
+        yield row
+
+
+def numbered_rows(path: Path | str, columns: Readers) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The same rows with their line numbers, for callers that compare cells."""
     path = Path(path)
     with _opened(path) as file:
         yield from _rows(path, file, columns)
@@ -50,14 +56,14 @@ def _opened(path: Path) -> Iterator[Iterator[str]]:
         raise TraceError(f"{path}: is not UTF-8 text (byte {error.start}); save it as 'CSV UTF-8'") from error
 
 
-def _rows(path: Path, lines: Iterator[str], columns: Readers) -> Iterator[dict[str, Any]]:
+def _rows(path: Path, lines: Iterator[str], columns: Readers) -> Iterator[tuple[int, dict[str, Any]]]:
     cells = csv.reader(lines, strict=True)
     header = _header(path, cells)
     places = _places(path, header, list(columns))
     try:
         for row in cells:
             if row:
-                yield _read(path, cells.line_num, header, row, places, columns)
+                yield cells.line_num, _read(path, cells.line_num, header, row, places, columns)
     except csv.Error as error:
         raise TraceError(f"{path}: line {cells.line_num}: not CSV: {error}") from error
 
@@ -84,7 +90,8 @@ def _read(
     path: Path, line: int, header: Sequence[str], row: Sequence[str], places: Mapping[str, int], columns: Readers
 ) -> dict[str, Any]:
     if len(row) != len(header):
-        raise TraceError(f"{path}: line {line}: {len(row)} cells where the header has {len(header)}")
+        missing = f"; column {len(row) + 1} '{header[len(row)]}' is missing" if len(row) < len(header) else ""
+        raise TraceError(f"{path}: line {line}: {len(row)} cells where the header has {len(header)}{missing}")
     values = {}
     for name, place in places.items():
         try:

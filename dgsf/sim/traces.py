@@ -7,9 +7,10 @@ function, because nothing is reused.  Times start at 0.  Malformed cells are err
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 from dgsf.errors import TraceError
 from dgsf.sim.tracefiles import (
@@ -17,19 +18,21 @@ from dgsf.sim.tracefiles import (
     header_of,
     moment,
     number,
+    numbered_rows,
     optional_text,
     published,
-    read_rows,
     text,
     whole,
 )
 from dgsf.sim.workload import FunctionSpec, Workload
 
+Row = dict[str, Any]
 GENAI_SHARE = 250  # four image models share a device
 GENAI_WEIGHTS_MIB = 6_600.0  # a checkpoint of the usual size
 GENAI_DUTY = 0.8  # of a run, the device's part
 LLM_PROMPT_TOKENS_PER_S = 8_000.0
 LLM_SECONDS_PER_TOKEN = 0.025
+_NEAR = 0.5  # of a kind's columns: a header that has so many is meant to be of that kind
 
 COLUMNS: dict[str, Readers] = {
     "genai": {
@@ -61,8 +64,7 @@ COLUMNS: dict[str, Readers] = {
 
 
 def read_genai(path: Path) -> Workload:
-    rows = list(read_rows(path, COLUMNS["genai"]))
-    _in_order(path, [row["gmt_create"] for row in rows])
+    rows = _in_order(path, "genai", "gmt_create")
     functions = _Numbers()
     tenants = _Numbers()
     return Workload(
@@ -77,8 +79,7 @@ def read_genai(path: Path) -> Workload:
 
 
 def read_azure(path: Path) -> Workload:
-    rows = list(read_rows(path, COLUMNS["azure"]))
-    _in_order(path, [row["TIMESTAMP"] for row in rows])
+    rows = _in_order(path, "azure", "TIMESTAMP")
     count = len(rows)
     speed = LLM_PROMPT_TOKENS_PER_S, LLM_SECONDS_PER_TOKEN
     return Workload(
@@ -93,22 +94,21 @@ def read_azure(path: Path) -> Workload:
 
 
 def read_openb(path: Path) -> Workload:
-    rows = sorted(read_rows(path, COLUMNS["openb"]), key=lambda row: float(row["creation_time"]))
+    rows = sorted(_ending(path), key=lambda row: float(row["creation_time"]))
     tenants = _Numbers()
     return Workload(
         "openb",
         arrival_s=_from_zero([row["creation_time"] for row in rows]),
         function=list(range(len(rows))),
         tenant=[tenants.of(row["qos"] or "none") for row in rows],
-        run_s=[max(0.0, row["deletion_time"] - row["creation_time"]) for row in rows],
+        run_s=[row["deletion_time"] - row["creation_time"] for row in rows],
         functions=[_task(row) for row in rows],
         tenants=tenants.names,
     )
 
 
 def read_tenants(path: Path) -> Workload:
-    rows = list(read_rows(path, COLUMNS["tenants"]))
-    _in_order(path, [row["arrival_s"] for row in rows])
+    rows = _in_order(path, "tenants", "arrival_s")
     tenants = _Numbers()
     return Workload(
         "tenants",
@@ -145,14 +145,27 @@ def read_trace(name: str, folder: Path, path: Path | None = None) -> Workload:
 
 def kind_of(path: Path) -> str:
     """Which kind of trace a file is, by its columns."""
-    header = set(header_of(_given(path)))
-    found = [name for name, columns in COLUMNS.items() if header.issuperset(columns)]
+    header = header_of(_given(path))
+    found = [name for name, columns in COLUMNS.items() if set(header).issuperset(columns)]
     if len(found) == 1:
         return found[0]
     if found:
         raise TraceError(f"{path}: has the columns of {' and '.join(found)}; say which it is with --arrivals")
+    near = _nearest(header)
+    if near is not None:
+        missing = ", ".join(f"'{column}'" for column in COLUMNS[near] if column not in header)
+        told = f"looks like a '{near}' trace, but has no column {missing}; the header has: {', '.join(header)}"
+        raise TraceError(f"{path}: line 1: {told}")
     wanted = "; ".join(f"{name}: {', '.join(columns)}" for name, columns in COLUMNS.items())
     raise TraceError(f"{path}: line 1: no kind of trace has such columns. Wanted are those of one kind. {wanted}")
+
+
+def _nearest(header: Sequence[str]) -> str | None:
+    """The kind that this header has most of, whatever the case of its letters; None if it has little of any."""
+    seen = {name.strip().casefold() for name in header}
+    parts = {kind: sum(name.casefold() in seen for name in names) / len(names) for kind, names in COLUMNS.items()}
+    best = max(parts, key=parts.__getitem__)
+    return best if parts[best] >= _NEAR else None
 
 
 def _given(path: Path) -> Path:
@@ -193,10 +206,25 @@ class _Numbers:
         return list(self._found)
 
 
-def _in_order(path: Path, moments: list[float]) -> None:
-    for index, (earlier, later) in enumerate(pairwise(moments)):
-        if later < earlier:
-            raise TraceError(f"{path}: line {index + 3}: is earlier than the line before; the trace must be in order")
+def _in_order(path: Path, kind: str, column: str) -> list[Row]:
+    """All rows; the moments of this column must not go back."""
+    rows = list(numbered_rows(path, COLUMNS[kind]))
+    for (_, before), (line, row) in pairwise(rows):
+        if row[column] < before[column]:
+            told = "is earlier than in the row before; the trace must be in order"
+            raise TraceError(f"{path}: line {line}, column '{column}': {told}")
+    return [row for _, row in rows]
+
+
+def _ending(path: Path) -> Iterator[Row]:
+    """All tasks of openb; none may end before it begins."""
+    for line, row in numbered_rows(path, COLUMNS["openb"]):
+        begins, ends = row["creation_time"], row["deletion_time"]
+        if ends < begins:
+            raise TraceError(
+                f"{path}: line {line}, column 'deletion_time': {ends:g} is before creation_time, {begins:g}"
+            )
+        yield row
 
 
 def _from_zero(moments: list[float]) -> list[float]:

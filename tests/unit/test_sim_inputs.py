@@ -122,12 +122,19 @@ def test_tenants_have_parts_of_a_device(tmp_path):
     ("name", "text", "hint"),
     [
         ("genai", GENAI + "yesterday,1,G,M\n", r"line 2, column 1 'gmt_create': 'yesterday' is not a date and time"),
-        ("genai", GENAI + "2024-01-02,1,G,M\n2024-01-01,1,G,M\n", r"line 3: is earlier"),
+        ("genai", GENAI + "2024-01-02,1,G,M\n2024-01-01,1,G,M\n", r"line 3, column 'gmt_create': is earlier"),
+        ("tenants", TENANTS + "a,t,5,10,20\n\nb,t,4,10,20\n", r"line 4, column 'arrival_s': is earlier"),
         ("genai", GENAI, "has no calls"),
         ("azure", AZURE + "2024-01-01,many,1\n", r"line 2, column 2 'ContextTokens': 'many' is not a whole number"),
         ("azure", "TIMESTAMP\n", r"line 1: no column 'ContextTokens'"),
         ("openb", OPENB + "a,4000,100,1,4600,,LS,0,10\n", r"line 2, column 5 'gpu_milli'"),
-        ("tenants", TENANTS + "a,t,5,10\n", r"line 2: 4 cells"),
+        ("tenants", TENANTS + "a,t,5,10\n", r"line 2: 4 cells .*; column 5 'gpu_percent' is missing"),
+        ("tenants", TENANTS + "a,t,5,10,20,30\n", r"line 2: 6 cells where the header has 5$"),
+        (
+            "openb",
+            OPENB + "a,4000,100,1,460,,LS,0,10\nb,4000,100,1,460,,LS,20,5\n",
+            r"line 3, column 'deletion_time': 5 is before creation_time, 20",
+        ),
     ],
 )
 def test_a_malformed_trace_names_file_line_and_column(tmp_path, name, text, hint):
@@ -145,6 +152,20 @@ def test_a_missing_trace_says_where_to_set_the_folder(tmp_path):
 )
 def test_a_file_says_by_its_columns_which_kind_it_is(tmp_path, kind, header):
     assert kind_of(written(tmp_path, "more," + header)) == kind
+
+
+@pytest.mark.parametrize(
+    ("header", "kind", "missing"),
+    [
+        (TENANTS.replace("gpu_percent", "gpu_pct"), "tenants", "'gpu_percent'"),
+        (OPENB.replace("qos,", "").replace("gpu_spec", "type"), "openb", "'gpu_spec', 'qos'"),
+        (AZURE.lower(), "azure", "'TIMESTAMP', 'ContextTokens', 'GeneratedTokens'"),
+    ],
+)
+def test_a_header_that_is_nearly_right_is_told_what_it_lacks(tmp_path, header, kind, missing):
+    hint = f"line 1: looks like a '{kind}' trace, but has no column {missing}; the header has: {header.strip()[:4]}"
+    with pytest.raises(TraceError, match=r"trace\.csv: " + hint):
+        kind_of(written(tmp_path, header))
 
 
 def test_a_file_of_two_kinds_or_none_is_told(tmp_path):

@@ -71,9 +71,44 @@ def test_a_faster_device_and_a_slow_link_change_the_run():
 def test_whole_devices_come_together_from_one_node():
     pair = [FunctionSpec("pair", share=0, devices=2)]
     found = simulate(workload((0, 0, 10), (0, 0, 10), functions=pair), "T4:2x2", idle_s=0.0)
-    assert (found.wait_max_s, found.peak_allocation) == (0, 0.5)
+    assert (found.wait_max_s, found.peak_allocation) == (0, 1.0)
     apart = simulate(workload((0, 0, 10), functions=pair), "T4:2x1", idle_s=0.0)
     assert apart.refused == 1
+
+
+def test_the_peak_is_the_most_that_is_given_away_at_once():
+    halves = [FunctionSpec("f", share=500), FunctionSpec("g", share=500)]
+    found = simulate(workload((0, 0, 100), (20, 1, 280), functions=halves), "T4:2", idle_s=0.0)
+    assert found.peak_allocation == 0.5
+    assert found.allocation == pytest.approx((100 + 280) / 2 / 300 / 2)
+
+
+def test_what_comes_when_another_goes_does_not_add_to_the_peak():
+    halves = [FunctionSpec("f", share=500)]
+    found = simulate(workload((0, 0, 10), (10, 0, 10), functions=halves), idle_s=0.0)
+    assert found.peak_allocation == 0.5
+
+
+def test_samples_go_evenly_from_the_start_to_the_end_of_the_run():
+    found = simulate(workload((0, 0, 100), (20, 1, 280)), "T4:2", idle_s=0.0)
+    assert found.at_s == pytest.approx([3.0 * index for index in range(100)] + [300])
+    by_time = dict(zip(found.at_s, found.allocated, strict=True))
+    assert [by_time[at] for at in (0, 18, 21, 99, 102, 297, 300)] == [0.5, 0.5, 1, 1, 0.5, 0.5, 0]
+    assert len(found.fragmented) == len(found.waiting) == len(found.at_s)
+
+
+def test_samples_stay_few_where_the_run_is_much_longer_than_its_arrivals():
+    found = simulate(workload(*[(0, 0, 1.0)] * 1000), idle_s=0.0)
+    assert 100 <= len(found.at_s) <= 201
+    assert found.at_s[-1] == pytest.approx(1000)
+    assert found.waiting[0] == 999 and found.waiting[-1] == 0
+    assert found.waiting[50] == pytest.approx(999 - found.at_s[50], abs=1)
+
+
+def test_useless_room_is_a_mean_over_time():
+    both = [FunctionSpec("half", share=500), FunctionSpec("whole", share=0, devices=1)]
+    found = simulate(workload((0, 0, 100), (200, 1, 100), functions=both), idle_s=0.0)
+    assert found.fragmentation == pytest.approx(0.5 * 0.5 / 3, rel=0.05)  # half is free for a third, of no use to half
 
 
 def test_what_no_device_can_ever_hold_is_refused_and_told():
