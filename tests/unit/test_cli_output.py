@@ -183,6 +183,34 @@ def test_whoever_interrupts_a_call_hears_what_becomes_of_it(dgsf, sample, monkey
     assert "the call is stopped" in err and "charged" in err
 
 
+def test_deploy_says_what_auto_chose_and_why(dgsf, sample, monkeypatch):
+    def answer(self, *_: object):
+        yield from ()
+        return {"version": 1, "attach": "near", "attach_reason": "there is no profile of it"}
+
+    monkeypatch.setattr(Client, "deploy_plan", answer)
+    code, _, err = dgsf("deploy", sample, "--only", "add")
+    assert code == 0
+    assert "attach=auto: near, there is no profile of it\n" in err
+
+
+def test_a_deploy_without_a_choice_has_no_word_about_one(dgsf, sample):
+    assert "attach=auto" not in dgsf("deploy", sample, "--only", "add")[2]
+
+
+def test_people_see_whether_a_function_has_a_profile_and_programs_see_it_whole(dgsf, monkeypatch):
+    curve = [[0.0, 1.01], [5.0, 1.0234]]
+    rows = [
+        {"name": "s.a", "version": 1, "options": {"attach": "auto", "profile": curve}},
+        {"name": "s.b", "version": 1, "options": {"attach": "near"}},
+    ]
+    monkeypatch.setattr(Client, "list", lambda self: rows)
+    head, first, second = dgsf("functions")[1].splitlines()
+    assert head.split()[-1] == "PROFILE" and first.split()[-1] == "yes" and second.split()[-1] == "-"
+    assert "1.0234" not in first
+    assert json.loads(dgsf("functions", "--json")[1]) == {"functions": rows}
+
+
 def test_lost_devices_are_listed_apart(dgsf, monkeypatch):
     rows = [{"name": f"box/{state}", "state": state, "slots": 4} for state in ("lost", "healthy")]
     hosts = [{"name": "box/host0", "state": "lost"}]
