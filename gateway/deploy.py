@@ -23,7 +23,7 @@ from dgsf.store.rows import DeviceRow
 from dgsf.store.views import view_of
 from gateway.handling import Asked
 from gateway.reply import Reply, json_reply
-from gateway.views import FunctionView, Manifest
+from gateway.views import DeployedView, Manifest
 
 log = logging.getLogger(__name__)
 MAX_METADATA_BYTES = 1024 * 1024
@@ -43,17 +43,18 @@ async def deploy(asked: Asked) -> Reply:
     manifest, code = split(body)
     if len(code) > limit:
         raise BodyTooLarge(f"the packed function has {len(code)} bytes, over the limit of {limit}", limit=limit)
-    options = check(manifest, code)
+    options, reason = check(manifest, code), None
     if options.attach == AUTO:
         round_trip_us = known_round_trip(options.gpu, await context.devices.list_devices())
-        options = settled(options, context.settings.fabric_round_trip_us if round_trip_us is None else round_trip_us)
+        known_us = context.settings.fabric_round_trip_us if round_trip_us is None else round_trip_us
+        options, reason = settled(options, known_us)
     rows = await _pool_for(options, context.devices)
-    options = _near_if_it_must(options, rows)
+    options, reason = near_if_it_must(options, reason, rows)
     _check_fit(options, rows)
     metadata = {**msgspec.to_builtins(manifest), "attach": "fabric" if options.over_fabric else "near"}
     row = await context.registry.deploy(asked.tenant_id, name, bytes.fromhex(manifest.digest), metadata, code)
     context.catalogue.flush()  # who deploys here and calls here gets the new version
-    return json_reply(FunctionView.of(row), 201)
+    return json_reply(msgspec.structs.replace(DeployedView.of(row), attach_reason=reason), 201)
 
 
 async def _pool_for(options: FunctionOptions, devices: DeviceStore) -> list[DeviceRow]:
@@ -67,22 +68,24 @@ async def _pool_for(options: FunctionOptions, devices: DeviceStore) -> list[Devi
     return rows
 
 
-def settled(options: FunctionOptions, round_trip_us: float) -> FunctionOptions:
-    """With attach="auto", the choice that the function's profile makes over such a way."""
+def settled(options: FunctionOptions, round_trip_us: float) -> tuple[FunctionOptions, str]:
+    """With attach="auto", the choice that the function's profile makes over such a way, and why."""
     choice = choose_by_curve(options.profile, round_trip_us)
     log.info("attach_chosen", extra={"attach": choice.attach, "round_trip_us": round_trip_us, "reason": choice.reason})
-    return replace(options, chosen=choice.attach)
+    return replace(options, chosen=choice.attach), choice.reason
 
 
-def _near_if_it_must(options: FunctionOptions, rows: list[DeviceRow]) -> FunctionOptions:
+def near_if_it_must(
+    options: FunctionOptions, reason: str | None, rows: list[DeviceRow]
+) -> tuple[FunctionOptions, str | None]:
     """A choice for the fabric was free: where no host can run the body, it runs near."""
     if options.attach != AUTO or not options.over_fabric:
-        return options
+        return options, reason
     try:
         _check_host(options, [view_of(row) for row in rows if row.is_host])
-    except (NoDevice, DoesNotFit):
-        return replace(options, chosen="near")
-    return options
+    except (NoDevice, DoesNotFit) as error:
+        return replace(options, chosen="near"), f"{reason}, but {error.message}"
+    return options, reason
 
 
 def split(body: bytes) -> tuple[Manifest, bytes]:

@@ -37,8 +37,16 @@ async def _change(asked: Asked, state: str) -> Reply:
     row = _find(await store.list_devices(), wanted)
     changed = await (store.drain(row.id) if state == "draining" else store.restore(row.id))
     if changed is None:
-        raise Conflict(f"device {row.name} is {row.state}: only a running device can drain, only a draining one return")
+        raise Conflict(why_unchanged(row.name, row.state, state))
     return json_reply(DeviceInfo.of(changed))
+
+
+def why_unchanged(name: str, state: str, wanted: str) -> str:
+    """Why a device of this state can not be drained or restored."""
+    if wanted == "draining":
+        return f"{name} is {state}; only a running device can drain"
+    already = " and takes work already" if state == "healthy" else ""
+    return f"{name} is {state}{already}; only a draining device can be restored"
 
 
 def _find(rows: list[DeviceRow], wanted: str) -> DeviceRow:

@@ -16,6 +16,7 @@ from gateway.handling import Asked, Route
 from gateway.headers import FUNCTION_TYPE, JSON_TYPE, PICKLE_TYPE
 from gateway.reply import Reply, json_reply
 from gateway.views import (
+    DeployedView,
     DeviceInfo,
     DeviceList,
     FunctionList,
@@ -99,7 +100,7 @@ ROUTES: tuple[Route, ...] = (
         deploy.deploy,
         "Deploy a new version: length of the metadata (4 bytes, big endian), metadata as JSON, packed code",
         status=201,
-        answer=FunctionView,
+        answer=DeployedView,
         body={FUNCTION_TYPE: Manifest},
         errors=(
             errors.BodyTooLarge,

@@ -73,6 +73,12 @@ class FunctionView(msgspec.Struct, frozen=True):
         )
 
 
+class DeployedView(FunctionView, frozen=True):
+    """A function that was deployed just now."""
+
+    attach_reason: str | None = None  # why it runs there, if its options left that to the platform
+
+
 def _attach_of(meta: dict[str, Any]) -> Literal["near", "fabric"]:
     """What the deploy noted; versions from before that have it in their options alone."""
     return "fabric" if meta.get("attach", meta.get("options", {}).get("attach")) == "fabric" else "near"

@@ -75,6 +75,7 @@ def execute(arguments: Sequence[str] | None = None) -> int:
         error.show()
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
+        click.echo("interrupted", err=True)
         return 130
     except DgsfError as error:
         return _tell(error)

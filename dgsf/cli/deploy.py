@@ -36,4 +36,6 @@ def _deploy(client: Client, function: AnyFunction) -> dict[str, object]:
         raise type(error)(f"{function.name}: {error.message}; it and those after it are not deployed") from None
     size = f"{len(bundle.code):,} bytes"
     click.echo(f"deployed {function.name} version {found.get('version', '?')} ({size})", err=True)
+    if found.get("attach_reason"):
+        click.echo(f"attach=auto: {found.get('attach', '?')}, {found['attach_reason']}", err=True)
     return found

@@ -31,8 +31,9 @@ def command() -> None:
 @client_options
 def drain(name: str, client: Client) -> None:
     """Take device NAME (or enough of its name) out of use: nothing new, sessions move away, workers finish."""
+    before = client.devices()  # its answer does not say what was so already
     found = client.drain_device(name)["name"]
-    click.echo(f"{found} drains; 'dgsf leases' shows what is left on it", err=True)
+    click.echo(drain_words(found, before.get("devices") or [], before.get("hosts") or []), err=True)
 
 
 @command.command()
@@ -62,6 +63,18 @@ def list_(as_json: bool, client: Client) -> None:
     if lost or lost_hosts:
         click.echo("\nlost (of an earlier start, or not heard of any more; back as soon as they start again)")
         show_rows([*lost, *lost_hosts], LOST_COLUMNS, empty="")
+
+
+def drain_words(name: str, devices: Sequence[Row], hosts: Sequence[Row]) -> str:
+    """That it drains, since when, where to look for what is left, and whether any of its sort still takes work."""
+    is_host = any(row.get("name") == name for row in hosts)
+    others = {row.get("name"): row.get("state") for row in (hosts if is_host else devices)}
+    already = " already" if others.pop(name, None) == "draining" else ""
+    told = f"{name} drains{already}; 'dgsf leases' and 'dgsf sessions' show what is left on it"
+    if "healthy" in others.values():
+        return told
+    sort = "function host" if is_host else "device"
+    return f"{told}\nno {sort} takes work now; 'dgsf devices restore {name}' ends the drain"
 
 
 def _apart(rows: Sequence[Row]) -> tuple[list[Row], list[Row]]:

@@ -10,7 +10,7 @@ from dgsf.cli.groups import ListingGroup
 from dgsf.cli.output import client_options, json_option, show_fields, show_json, show_listing
 from dgsf.sdk.client import Client
 
-COLUMNS = ("name", "version", "created_at", "python", "options", "doc")
+COLUMNS = ("name", "version", "created_at", "python", "options", "profile", "doc")
 
 
 @click.group("functions", cls=ListingGroup)
@@ -23,7 +23,8 @@ def command() -> None:
 @client_options
 def list_(as_json: bool, client: Client) -> None:
     """List all functions of this tenant."""
-    document = {"functions": client.list()}
+    found = client.list()
+    document = {"functions": found if as_json else [for_people(each) for each in found]}
     show_listing(document, "functions", COLUMNS, as_json=as_json, empty="no functions are deployed")
 
 
@@ -37,6 +38,7 @@ def show(name: str, as_json: bool, client: Client) -> None:
     if as_json:
         show_json(found)
         return
+    found = for_people(found)
     signature = found.get("signature")
     if isinstance(signature, list):
         found = {**found, "signature": _signature(signature)}
@@ -50,6 +52,15 @@ def delete(name: str, client: Client) -> None:
     """Delete function NAME; its past calls and charges stay."""
     client.delete(name)
     click.echo(f"deleted {name}", err=True)
+
+
+def for_people(function: dict[str, Any]) -> dict[str, Any]:
+    """Of its profile, which is a long list of numbers, only whether there is one."""
+    options = function.get("options")
+    if not isinstance(options, dict) or not options.get("profile"):
+        return function
+    rest = {name: value for name, value in options.items() if name != "profile"}
+    return {**function, "options": rest, "profile": True}
 
 
 _MARKS = {"VAR_POSITIONAL": "*", "VAR_KEYWORD": "**"}

@@ -46,7 +46,7 @@ def call_under_way() -> Iterator[None]:
         yield
     except KeyboardInterrupt:
         click.echo("interrupted: the call is stopped; device time that it has used is charged ('dgsf usage')", err=True)
-        raise
+        raise click.exceptions.Exit(130) from None  # all is said
 
 
 json_option = click.option("--json", "as_json", is_flag=True, help="print the exact JSON document")

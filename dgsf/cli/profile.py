@@ -25,7 +25,7 @@ import click
 from dgsf.cli.output import human_bytes, human_us, json_option, show_json, show_rows
 from dgsf.cli.run import parse_arguments
 from dgsf.core.options import FunctionOptions
-from dgsf.core.perfmodel import choose_by_curve
+from dgsf.core.perfmodel import NEAR_ABOVE, choose_by_curve
 from dgsf.errors import DgsfError, FunctionError, UsageError
 from dgsf.sdk.failures import formatted
 from dgsf.sdk.function import Function
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from dgsf.remoting.repeats import Spread
 
 SHOWN_OPERATIONS = 10
+MAX_REPEAT = 1000
 REPEAT_HELP = "recorded calls after the first one; each is followed by one that is only timed"
 _CLEAR_REST = "\x1b[K"  # of the line on a terminal
 _COLUMNS = ("operation", "count", "device_us", "waiting_us")
@@ -48,7 +49,7 @@ _COLUMNS = ("operation", "count", "device_us", "waiting_us")
 @click.command("profile", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": True})
 @click.argument("target", metavar="FILE::FUNCTION")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[--NAME VALUE]...")
-@click.option("--repeat", default=5, show_default=True, type=click.IntRange(1, 1000), help=REPEAT_HELP)
+@click.option("--repeat", default=5, show_default=True, type=click.IntRange(1, MAX_REPEAT), help=REPEAT_HELP)
 @click.option("--save", is_flag=True, help="keep the profile beside FILE, for attach='auto'")
 @click.option("--recording", type=click.Path(dir_okay=False), help="write the device commands there, for 'dgsf sim'")
 @json_option
@@ -83,7 +84,7 @@ def command(
     else:
         _show(name, first_us, found, spread)
     if saved is not None and not as_json:
-        click.echo(f"\nsaved in {saved}; deploy with attach='auto' uses it")
+        click.echo(f"\n{saved_words(str(saved), spread.noisy, repeat)}")
 
 
 def find_function(module: ModuleType, name: str, file: str) -> tuple[Callable[..., Any], FunctionOptions]:
@@ -168,10 +169,28 @@ def _call(raw: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> A
         raise FunctionError(what, error={"traceback": formatted(error)}) from None
 
 
+def apart_words(spread: Spread) -> str:
+    """How long the calls took, and the middle half of them, by which noise is judged."""
+    if spread.repeats == 1:
+        return f"1 call took {human_us(spread.median_us)}"
+    shortest, longest, median = map(human_us, (spread.shortest_us, spread.longest_us, spread.median_us))
+    least, most = map(human_us, spread.middle_us)
+    return (
+        f"{spread.repeats} calls took {shortest} to {longest}, the middle half {least} to {most}, the median {median}"
+    )
+
+
+def saved_words(path: str, noisy: bool, repeat: int) -> str:
+    """Where the profile is, and what to do about a noisy one."""
+    if not noisy:
+        return f"saved in {path}; deploy with attach='auto' uses it"
+    again = f"--save --repeat {min(MAX_REPEAT, 4 * repeat)}"
+    return f"a noisy profile was saved in {path}, and deploy with attach='auto' uses it; replace it with {again}"
+
+
 def _show(name: str, first_us: int, found: Breakdown, spread: Spread) -> None:
-    apart = f"{spread.repeats} calls took {human_us(spread.shortest_us)} to {human_us(spread.longest_us)}"
     click.echo(f"{name}: {human_us(found.total_us)} (first call {human_us(first_us)}), remote device on this CPU")
-    click.echo(f"{apart}; this is the typical one\n")
+    click.echo(f"{apart_words(spread)}; shown is the one of the middle slow-down\n")
     lines = [
         ("the program itself", found.guest_us, f"{human_us(found.issuing_us)} of it to issue remote commands"),
         ("waiting for the device", found.waiting_us, f"{found.sync_points} sync points"),
@@ -191,5 +210,6 @@ def _show_slowdowns(found: Breakdown, spread: Spread) -> None:
         choice = choose_by_curve(found.curve, trip_us).attach
         told = f"{ratio:6.2f} x ({least:.2f} to {most:.2f})"
         click.echo(f"  round trip {human_us(round(trip_us)):>6}   {told:25}   attach='auto' would choose {choice}")
+    click.echo(f"  (fabric up to {NEAR_ABOVE:.2f} x, near above)")
     if spread.noisy:
-        click.echo("\ntoo noisy to trust: the calls disagree; run it on a quieter machine, or with a higher --repeat")
+        click.echo(f"\ntoo noisy to trust: {spread.reason}; run it on a quieter machine, or with a higher --repeat")

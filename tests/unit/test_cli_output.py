@@ -11,11 +11,13 @@ import pytest
 from sdk_platform import FakePlatform
 
 from dgsf import cli
+from dgsf.cli.devices import drain_words
 from dgsf.cli.output import ATTACHED, human, human_bytes, human_nano, human_us, show_listing, show_rows
 from dgsf.cli.run import parse_arguments
 from dgsf.cli.usage import parse_since
 from dgsf.errors import DgsfError, UsageError
 from dgsf.sdk.client import Client
+from gateway.pool import why_unchanged
 
 
 @pytest.fixture(scope="module")
@@ -181,6 +183,84 @@ def test_whoever_interrupts_a_call_hears_what_becomes_of_it(dgsf, sample, monkey
     code, _, err = dgsf(*(word.replace("FILE", sample) for word in words))
     assert code == 130
     assert "the call is stopped" in err and "charged" in err
+    assert err.count("interrupted") == 1
+
+
+def test_whoever_interrupts_another_command_reads_one_word(dgsf, monkeypatch):
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Client, "devices", interrupted)
+    code, out, err = dgsf("devices")
+    assert (code, out, err.strip()) == (130, "", "interrupted")
+
+
+def test_a_drain_says_if_it_was_so_already_and_if_nothing_is_left_that_takes_work():
+    def row(name: str, state: str) -> dict[str, str]:
+        return {"name": name, "state": state}
+
+    left = "'dgsf leases' and 'dgsf sessions' show what is left on it"
+    host = [row("vm/host0", "healthy")]
+    two = [row("vm/cpu0", "healthy"), row("vm/cpu1", "healthy")]
+    assert drain_words("vm/cpu0", two, host) == f"vm/cpu0 drains; {left}"
+    again = [row("vm/cpu0", "draining"), row("vm/cpu1", "healthy")]
+    assert drain_words("vm/cpu0", again, host) == f"vm/cpu0 drains already; {left}"
+    last = [row("vm/cpu0", "healthy"), row("vm/cpu1", "lost")]
+    assert "\nno device takes work now" in drain_words("vm/cpu0", last, host)
+    assert "\nno function host takes work now" in drain_words("vm/host0", two, host)
+
+
+def test_drain_asks_for_the_pool_before_it_changes_it(dgsf, monkeypatch):
+    pool = [{"name": "vm/cpu0", "state": "healthy"}]
+    monkeypatch.setattr(Client, "devices", lambda self: {"devices": [dict(row) for row in pool], "hosts": []})
+
+    def drained(self: Client, name: str) -> dict[str, str]:
+        pool[0]["state"] = "draining"
+        return pool[0]
+
+    monkeypatch.setattr(Client, "drain_device", drained)
+    assert "vm/cpu0 drains;" in dgsf("devices", "drain", "cpu0")[2]
+    assert "vm/cpu0 drains already;" in dgsf("devices", "drain", "cpu0")[2]
+
+
+@pytest.mark.parametrize(
+    ("state", "wanted", "told"),
+    [
+        ("healthy", "healthy", "vm/cpu0 is healthy and takes work already; only a draining device can be restored"),
+        ("lost", "healthy", "vm/cpu0 is lost; only a draining device can be restored"),
+        ("lost", "draining", "vm/cpu0 is lost; only a running device can drain"),
+    ],
+)
+def test_a_device_that_stays_as_it_is_says_why(state, wanted, told):
+    assert why_unchanged("vm/cpu0", state, wanted) == told
+
+
+def test_deploy_says_what_auto_chose_and_why(dgsf, sample, monkeypatch):
+    def answer(self, *_: object):
+        yield from ()
+        return {"version": 1, "attach": "near", "attach_reason": "there is no profile of it"}
+
+    monkeypatch.setattr(Client, "deploy_plan", answer)
+    code, _, err = dgsf("deploy", sample, "--only", "add")
+    assert code == 0
+    assert "attach=auto: near, there is no profile of it\n" in err
+
+
+def test_a_deploy_without_a_choice_has_no_word_about_one(dgsf, sample):
+    assert "attach=auto" not in dgsf("deploy", sample, "--only", "add")[2]
+
+
+def test_people_see_whether_a_function_has_a_profile_and_programs_see_it_whole(dgsf, monkeypatch):
+    curve = [[0.0, 1.01], [5.0, 1.0234]]
+    rows = [
+        {"name": "s.a", "version": 1, "options": {"attach": "auto", "profile": curve}},
+        {"name": "s.b", "version": 1, "options": {"attach": "near"}},
+    ]
+    monkeypatch.setattr(Client, "list", lambda self: rows)
+    head, first, second = dgsf("functions")[1].splitlines()
+    assert head.split()[-1] == "PROFILE" and first.split()[-1] == "yes" and second.split()[-1] == "-"
+    assert "1.0234" not in first
+    assert json.loads(dgsf("functions", "--json")[1]) == {"functions": rows}
 
 
 def test_lost_devices_are_listed_apart(dgsf, monkeypatch):

@@ -13,7 +13,7 @@ from dgsf.core.options import parse_options
 from dgsf.core.perfmodel import Command, Link, Recording, choose_by_curve, curve_of, read_off, slowdown
 from dgsf.errors import InvalidOption, UsageError
 from dgsf.sdk.profiles import profiles_file, save_profile, with_profile
-from gateway.deploy import settled
+from gateway.deploy import near_if_it_must, settled
 
 QUIET = ((0.0, 1.0), (100.0, 1.05), (1000.0, 1.5))
 
@@ -48,13 +48,23 @@ def test_the_choice_is_near_without_a_profile_and_by_distance_with_one():
 def test_auto_is_settled_by_the_profile_and_stays_the_same_option():
     auto = parse_options({"attach": "auto", "profile": [list(pair) for pair in QUIET], "gpu": "A100"})
     assert not auto.over_fabric and auto.worker_types == ("A100",)
-    close, far = settled(auto, 50), settled(auto, 1000)
+    (close, _), (far, _) = settled(auto, 50), settled(auto, 1000)
     assert close.over_fabric and close.worker_types == ("host",)
     assert not far.over_fabric
     assert close == auto, "what was chosen is no part of what was asked for"
     assert close.given() == auto.given() and parse_options(auto.given()) == auto
-    assert not settled(parse_options({"attach": "auto"}), 5).over_fabric
-    assert settled(parse_options({"attach": "fabric"}), 1e6).over_fabric
+    assert not settled(parse_options({"attach": "auto"}), 5)[0].over_fabric
+    assert settled(parse_options({"attach": "fabric"}), 1e6)[0].over_fabric
+
+
+def test_a_deploy_knows_why_auto_chose_as_it_did():
+    auto = parse_options({"attach": "auto", "profile": [list(pair) for pair in QUIET]})
+    assert "no profile" in settled(parse_options({"attach": "auto"}), 5)[1]
+    options, reason = settled(auto, 50)
+    assert "x native at a round trip of 50 µs, within 1.10 x" in reason
+    without_host, told = near_if_it_must(options, reason, [])
+    assert not without_host.over_fabric
+    assert told.startswith(reason) and "no function host" in told
 
 
 @pytest.mark.parametrize("value", [5, "x", [[1]], [[1, True]], [[1, -1]], [[1, 2], [1, 3]], [[0, 1]] * 65])

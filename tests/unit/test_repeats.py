@@ -7,12 +7,12 @@ import sys
 
 import pytest
 
-from dgsf.cli.profile import _progress
+from dgsf.cli.profile import _progress, apart_words, saved_words
 from dgsf.core.perfmodel import Link
 from dgsf.remoting.breakdown import breakdown
 from dgsf.remoting.guest.recording import Event, Took
 from dgsf.remoting.profiling import Run
-from dgsf.remoting.repeats import is_noisy, typical, without_noting
+from dgsf.remoting.repeats import typical, why_noisy, without_noting
 
 LINK = Link(command_us=2, bytes_per_us=1000, sync_us=20)
 US = 1000  # nanoseconds
@@ -59,8 +59,41 @@ def test_what_noting_costs_is_taken_off_every_run():
         ([2.0, 2.1, 2.3, 2.9, 3.4], True),
     ],
 )
-def test_a_verdict_is_noisy_if_the_middle_half_disagrees(ratios, noisy):
-    assert is_noisy(ratios) is noisy
+def test_a_verdict_is_noisy_if_the_middle_half_of_the_slow_downs_disagrees(ratios, noisy):
+    assert bool(why_noisy([1000.0] * len(ratios), [ratios] * 3)) is noisy
+
+
+@pytest.mark.parametrize(
+    ("times", "noisy"),
+    [
+        ([53, 58, 70, 85, 136], True),
+        ([51, 60, 65, 87, 91], True),
+        ([51, 64, 65, 66, 91], False),  # the ends alone
+        ([60, 61, 62, 63, 136], False),  # one of five
+        ([60], False),
+    ],
+)
+def test_a_verdict_is_noisy_if_the_middle_half_of_the_times_is_wide(times, noisy):
+    assert bool(why_noisy(times, [[1.0] * len(times)] * 3)) is noisy
+
+
+def test_the_reason_says_how_wide_and_how_wide_it_may_be():
+    same = [1.0, 1.0, 1.0, 1.0, 1.0]
+    assert why_noisy([50, 60, 80, 100, 120], [same] * 3) == (
+        "the middle half of the times is 50% of the median wide, over 25%"
+    )
+    assert why_noisy(same, [same, [1.0, 1.05, 1.1, 1.12, 1.2], same]) == (
+        "the middle half of the slow-downs at a round trip of 50 µs is 1.05 to 1.12, on both sides of the limit of 1.10"
+    )
+
+
+def test_the_words_show_the_middle_half_and_a_noisy_profile_is_not_saved_silently():
+    _, spread = typical([run(900), run(1000), run(1500), run(1600), run(4000)], LINK)
+    assert spread.noisy
+    assert apart_words(spread) == "5 calls took 900 µs to 4 ms, the middle half 1 ms to 1.6 ms, the median 1.5 ms"
+    assert "noisy" not in saved_words("x.json", noisy=False, repeat=5)
+    told = saved_words("x.json", noisy=True, repeat=5)
+    assert "a noisy profile was saved in x.json" in told and told.endswith("--save --repeat 20")
 
 
 class Terminal(io.StringIO):
