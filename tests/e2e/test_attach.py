@@ -182,7 +182,7 @@ def test_commands_list_move_drain_and_restore(platform, client):
         assert cli(platform, "devices", "restore", device)[0] == 0
     assert platform.devices()[device]["state"] == "healthy"
     code, said = cli(platform, "devices", "restore", device)
-    assert code == 1 and "only a draining one" in said
+    assert code == 1 and "takes work already; only a draining device can be restored" in said
     assert cli(platform, "devices")[0] == 0
 
 
