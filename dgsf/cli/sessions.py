@@ -6,7 +6,8 @@ and what went wrong below it in whole sentences.  `--json` has everything.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from itertools import pairwise
 
@@ -14,10 +15,13 @@ import click
 
 from dgsf.cli.groups import ListingGroup
 from dgsf.cli.output import ATTACHED, Row, client_options, human_us, json_option, show_json, show_rows
+from dgsf.errors import Conflict, NotFound, PlatformError
 from dgsf.sdk.client import Client
 
 COLUMNS = ("id", "state", "device", "tenant", "function", "age", "used", "cost_nano")
 ID_LENGTH = 8  # at least; ids begin with the time, so those of one minute need more
+MOVE_SECONDS = 120.0  # finding room and copying the state are given less by the proxy
+LOOK_SECONDS = 0.2
 
 
 @click.group("sessions", cls=ListingGroup)
@@ -44,11 +48,66 @@ def list_(ended: bool, as_json: bool, client: Client) -> None:
 @command.command()
 @click.argument("session_id")
 @click.option("--to", default="", help="the device to move to (default: any other)")
+@click.option("--wait", is_flag=True, help="wait until it has moved, or say why it did not")
+@click.option(
+    "--deadline", default=MOVE_SECONDS, show_default=True, type=click.FloatRange(min=0.0, min_open=True),
+    help="with --wait: seconds to wait at most",
+)  # fmt: skip
 @client_options
-def move(session_id: str, to: str, client: Client) -> None:
+def move(session_id: str, to: str, wait: bool, deadline: float, client: Client) -> None:
     """Move session SESSION_ID (or enough of it) to another device while it runs."""
-    client.move_session(session_id, to)
-    click.echo("asked; 'dgsf sessions' shows the device, or why it stays", err=True)
+    before = {str(row["id"]): row for row in client.sessions()["sessions"]} if wait else {}
+    session = str(client.move_session(session_id, to)["id"])
+    if not wait:
+        click.echo("asked; 'dgsf sessions' shows the device, or why it stays (--wait waits for that)", err=True)
+        return
+    here = before.get(session, {}).get("device_name")
+    there = wait_for_move(lambda: _row_of(client, session), here, deadline)
+    click.echo(f"moved from {here or 'no device'} to {there}", err=True)
+
+
+def _row_of(client: Client, session: str) -> Row:
+    rows = client.sessions(ended=True)["sessions"]
+    found: Row | None = next((row for row in rows if row["id"] == session), None)
+    if found is None:
+        raise NotFound("the session is not listed any more")
+    return found
+
+
+# --- a move that is waited for ------------------------------------------------------------------
+def wait_for_move(
+    look: Callable[[], Row],
+    here: str | None,
+    seconds: float,
+    now: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> str:
+    """The device that the session has moved to; an error that says why it has not, or not in time."""
+    until = now() + seconds
+    while True:
+        row = look()
+        if (there := moved_to(row, here)) is not None:
+            return there
+        if now() >= until:
+            raise PlatformError(f"not moved after {seconds:g} s: {_standing(row, here)}")
+        sleep(min(LOOK_SECONDS, max(0.0, until - now())))
+
+
+def moved_to(row: Row, here: str | None) -> str | None:
+    """Where a session that was asked to move has gone; None while that is open, an error if it stays."""
+    if row.get("ended_at") is not None:
+        raise Conflict("the session has ended; it did not move")
+    if row.get("move_to") is not None:
+        return None
+    if row.get("move_error"):
+        raise Conflict(f"it stays on {row.get('device_name')}: {row['move_error']}")
+    device = row.get("device_name")
+    return device if device != here else None  # the answer is written a moment before the device
+
+
+def _standing(row: Row, here: str | None) -> str:
+    asked = "the wish stands; " if row.get("move_to") is not None else ""
+    return f"the session is {row.get('state')} on {here}; {asked}'dgsf sessions' shows what becomes of it"
 
 
 # --- the table ----------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""`dgsf sessions`: a table that fits a terminal."""
+"""`dgsf sessions`: a table that fits a terminal, and moves that are waited for."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import pytest
 
 from dgsf import cli
 from dgsf.cli.output import show_rows
-from dgsf.cli.sessions import COLUMNS, for_people, remarks
+from dgsf.cli.sessions import COLUMNS, for_people, remarks, wait_for_move
+from dgsf.errors import Conflict, PlatformError
 from dgsf.ids import CallIds
 from dgsf.sdk.client import Client
 
@@ -90,3 +91,42 @@ def test_json_keeps_everything(monkeypatch, capsys):
     monkeypatch.setattr(Client, "sessions", lambda self, ended=False: document)
     assert cli.execute(["sessions", "--json", "--url", "http://127.0.0.1:1", "--api-key", "k"]) == 0
     assert json.loads(capsys.readouterr().out) == document
+
+
+# --- moves ------------------------------------------------------------------------------------
+class Time:
+    """A clock that only sleeping moves."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def sleep(self, seconds: float) -> None:
+        assert seconds > 0
+        self.now += seconds
+
+
+def waited(rows: list[dict[str, object]], seconds: float = 10.0) -> tuple[str, float]:
+    """What became of a move whose listing reads like these, one look after the other; the last stays."""
+    time, looks = Time(), iter(rows)
+    last = rows[-1]
+    there = wait_for_move(lambda: next(looks, last), "vm/cpu0", seconds, lambda: time.now, time.sleep)
+    return there, time.now
+
+
+def test_a_move_is_waited_for_until_the_listing_shows_the_new_device():
+    asked, answered = row(device_name="vm/cpu0", move_to=""), row(device_name="vm/cpu0")
+    assert waited([asked, asked, answered, row(device_name="vm/cpu1")]) == ("vm/cpu1", pytest.approx(0.6))
+
+
+def test_a_session_that_stays_says_why():
+    with pytest.raises(Conflict, match="it stays on vm/cpu0: no other device has room"):
+        waited(
+            [row(device_name="vm/cpu0", move_to=""), row(device_name="vm/cpu0", move_error="no other device has room")]
+        )
+    with pytest.raises(Conflict, match="has ended"):
+        waited([row(ended_at=NOW.isoformat())])
+
+
+def test_the_wait_for_a_move_ends_at_its_deadline():
+    with pytest.raises(PlatformError, match=r"not moved after 3 s: .* is moving on vm/cpu0; the wish stands"):
+        waited([row(device_name="vm/cpu0", state="moving", move_to="")], 3.0)
