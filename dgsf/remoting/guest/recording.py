@@ -109,6 +109,9 @@ class RecordingStream:
         found: tuple[int, int, int] = self._noted("ask for the memory", self.real.memory, forget_peak)
         return found
 
+    def lease(self) -> int:
+        return self.real.lease()
+
     def sync(self) -> None:
         self._noted("synchronize", self.real.sync)
 

@@ -127,6 +127,9 @@ class SessionStream:
         live, most, lease = self._read(lambda request: [_MEMORY, request, forget_peak]).content
         return live, most, lease
 
+    def lease(self) -> int:
+        return self.device.memory_bytes
+
     # --- data ---------------------------------------------------------------------------------
     def upload(self, tensor: torch.Tensor) -> int:
         with self._lock:

@@ -14,6 +14,7 @@ from dgsf.remoting.guest import failures
 from dgsf.remoting.guest.bound import bound
 from dgsf.remoting.guest.elements import printed
 from dgsf.remoting.guest.layout import PENDING, Layout
+from dgsf.remoting.guest.memory import check_fits
 
 DEVICE_NAME = "dgsf"
 _make = torch.Tensor._make_wrapper_subclass
@@ -157,6 +158,7 @@ def share(layout: Layout, handle: Handle, offset: int = 0) -> RemoteTensor:
 
 def pending(dtype: torch.dtype, size: Any, stride: Any) -> RemoteTensor:
     """A tensor whose memory nobody has asked for yet; most are filled by an upload and never need the asking."""
+    check_fits(dtype, size, stride)
     new = _make(RemoteTensor, size, stride, 0, None, dtype, _strided, DEVICE)
     new._h = Handle(-1, bound.need().free)
     new._m = PENDING
