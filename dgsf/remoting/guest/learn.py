@@ -98,7 +98,7 @@ def _entry(plan: Plan, args: Any, kwargs: dict[str, Any], outcome: infer.Outcome
         only = results[0]
         if isinstance(only, Place):
             return Entry(kind, ARGUMENT, place=only)
-        if isinstance(only, Spec):
+        if isinstance(only, Spec) and only.view == only.shares:
             return Entry(kind, VIEW if only.view else ONE, layout=only.layout, offset=only.offset)
     return Entry(kind, MANY, results=results)
 
@@ -128,7 +128,7 @@ def ask_again(entry: Entry, args: Any, kwargs: Any, handles: list[int], floats: 
     plan, stream = entry.place, bound.need()
     written = [place.get(args, kwargs) for place in plan.written]
     written = [tensor for tensor in written if tensor is not None and not isinstance(tensor, list)]
-    fresh = [alias(tensor._h) for tensor in written]
+    fresh = [alias(tensor) for tensor in written]
     for tensor, handle in zip(written, fresh, strict=True):
         handles[handles.index(tensor._h.id)] = handle.id
     first, told = stream.ask(entry.kind, handles, floats)

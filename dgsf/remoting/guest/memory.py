@@ -14,6 +14,7 @@ import torch
 from dgsf.core.sizes import describe_bytes
 from dgsf.remoting.guest.bound import bound
 from dgsf.remoting.guest.failures import DeviceOutOfMemory
+from dgsf.remoting.guest.layout import reach_bytes
 
 _WORTH_A_LOOK = 1 << 20  # bytes; a function's session is not opened for less
 
@@ -54,9 +55,7 @@ def summary() -> str:
 
 def check_fits(dtype: torch.dtype, size: Sequence[int], stride: Sequence[int]) -> None:
     """Whether the device could hold such a new tensor if it held nothing else; DeviceOutOfMemory."""
-    if 0 in size:
-        return
-    asked = dtype.itemsize * (1 + sum((width - 1) * step for width, step in zip(size, stride, strict=True)))
+    asked = reach_bytes(dtype, size, stride)
     if asked < _WORTH_A_LOOK or asked <= (leased := lease()):
         return
     raise DeviceOutOfMemory(
