@@ -51,7 +51,9 @@ class RecordingStream:
         self._now = now_ns
 
     def start(self) -> None:
-        """Forget what was before, and note from now on; nothing may be under way."""
+        """Forget what was before, and note from now on; waits for what is still under way, which is no part of it."""
+        if self.real.unanswered:
+            self.real.sync()
         self.events = []
         self.began = self._now()
 

@@ -186,7 +186,7 @@ class SessionStream:
             self._flush(self._now())
 
     def checkpoint(self) -> None:
-        """Saves the device's state now, instead of when it pays."""
+        """Saves the device's state as of all calls so far, now instead of when it pays."""
         with self._lock:
             self._link.saver.save_now()
 
