@@ -17,6 +17,7 @@ from dgsf.remoting.executor.local import LocalExecutors, LocalSpec
 from dgsf.remoting.guest.answers import Question
 from dgsf.remoting.guest.attach import bind
 from dgsf.remoting.guest.kinds import Kind
+from dgsf.remoting.guest.lending import lending
 from dgsf.remoting.guest.modes import parse_modes
 from dgsf.remoting.guest.recording import RecordingStream
 from dgsf.remoting.guest.session_stream import SessionStream
@@ -331,6 +332,18 @@ def test_a_checkpoint_that_is_asked_for_has_all_until_then_also_while_another_is
         assert stream.fetch(handle)[0].item() == 32.0
         assert stream.traffic["losses"] == 1
         stream.close()
+
+
+def test_who_writes_to_a_tensor_that_moves_gets_an_error_and_the_session_lives(open_stream: Opener) -> None:
+    stream, tensor = open_stream(), torch.randn(50_000)
+    before = tensor.clone()
+    with lending([tensor.detach()]):
+        handle = stream.upload(tensor)
+        tensor.add_(1)  # another thread, while the module is on its way
+        with pytest.raises(RemoteOpError, match="changed on its way to the device"):
+            stream.fetch(handle)
+    for good in (tensor, before):
+        assert torch.equal(stream.fetch(stream.upload(good)), good)
 
 
 def test_a_recording_begins_at_rest(open_stream: Opener) -> None:
