@@ -1,6 +1,8 @@
-"""The pool as callers may see it: devices for all, leases of one's own tenant (operators: all); and its drains."""
+"""The pool as callers may see it: devices for all, leases of one's own tenant (operators: all); drains; lost ones."""
 
 from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
 
 from dgsf.core.lookup import find_named
 from dgsf.errors import Conflict
@@ -24,25 +26,31 @@ async def leases(asked: Asked) -> Reply:
 
 async def drain(asked: Asked) -> Reply:
     """No new leases; sessions are moved away, workers finish and are given back."""
-    return await _change(asked, "draining")
+    return await _change(asked, asked.context.devices.drain, "draining")
 
 
 async def restore(asked: Asked) -> Reply:
     """Back to work after a drain."""
-    return await _change(asked, "healthy")
+    return await _change(asked, asked.context.devices.restore, "healthy")
 
 
-async def _change(asked: Asked, state: str) -> Reply:
-    store, wanted = asked.context.devices, asked.parameters["name"]
-    row = _find(await store.list_devices(), wanted)
-    changed = await (store.drain(row.id) if state == "draining" else store.restore(row.id))
+async def forget(asked: Asked) -> Reply:
+    """A lost device out of the listing; it is back in it if it ever starts again."""
+    return await _change(asked, asked.context.devices.forget, "forgotten")
+
+
+async def _change(asked: Asked, change: Callable[[int], Awaitable[DeviceRow | None]], wanted: str) -> Reply:
+    row = _find(await asked.context.devices.list_devices(), asked.parameters["name"])
+    changed = await change(row.id)
     if changed is None:
-        raise Conflict(why_unchanged(row.name, row.state, state))
+        raise Conflict(why_unchanged(row.name, row.state, wanted))
     return json_reply(DeviceInfo.of(changed))
 
 
 def why_unchanged(name: str, state: str, wanted: str) -> str:
-    """Why a device of this state can not be drained or restored."""
+    """Why a device of this state can not be drained, restored or forgotten."""
+    if wanted == "forgotten":
+        return f"{name} is {state}; only a lost device can be forgotten: take it out with 'dgsf devices drain' instead"
     if wanted == "draining":
         return f"{name} is {state}; only a running device can drain"
     already = " and takes work already" if state == "healthy" else ""

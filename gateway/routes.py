@@ -171,6 +171,15 @@ ROUTES: tuple[Route, ...] = (
     ),
     Route(
         "POST",
+        "/v1/devices/{name}/forget",
+        Role.operator,
+        pool.forget,
+        "Take a lost device out of the listing until it starts again; one that is alive is refused",
+        answer=DeviceInfo,
+        errors=(errors.NotFound, errors.Conflict, *_STORE),
+    ),
+    Route(
+        "POST",
         "/v1/sessions",
         Role.invoke,
         sessions.create,

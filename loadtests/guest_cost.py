@@ -56,7 +56,10 @@ class NullStream:
     def forked(self) -> None: ...
 
     def memory(self, forget_peak: bool = False) -> tuple[int, int, int]:
-        return 0, 0, 1 << 30
+        return 0, 0, self.lease()
+
+    def lease(self) -> int:
+        return 1 << 30
 
     def sync(self) -> None: ...
 

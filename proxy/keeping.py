@@ -78,10 +78,14 @@ class Keeping:
 
     def idle_long(self, lane: Lane, link: WorkerLink, now_us: int) -> bool:
         """Whether an idle worker should go because of the time alone."""
+        return now_us > self.idle_until_us(lane, link)
+
+    def idle_until_us(self, lane: Lane, link: WorkerLink) -> int:
+        """Until when an idle worker may stay, whatever is expected of it."""
         own = lane.options.idle_seconds
         fixed = self._idle_s if own is None else own
         limit = max(fixed, LONGEST_S) if self._is_learned(lane) else fixed
-        return now_us - link.idle_since_us > limit * 1e6
+        return link.idle_since_us + int(limit * 1e6)
 
     def tick(self, now_us: int) -> None:
         if self._learned and now_us - self._looked_us >= LOOK_US:

@@ -2,7 +2,7 @@
 
 It runs inside a single gateway's process or behind a socket (proxy.server); both ways it is the same object.
 It owns the lanes and everything that takes time on their behalf.  One slow tick looks after deadlines,
-timeouts and idle workers; nothing on the path of a call sets a timer of its own.
+timeouts and idle workers, and rests while there is none of it; nothing on the path of a call sets a timer of its own.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ from proxy.lane import Lane
 from proxy.leases import LeaseKeeper
 from proxy.losses import failure_of_exit, with_its_time
 from proxy.recorder import Recorder
+from proxy.resting import rest_us
 from proxy.room import RoomMaker
 from proxy.sessions.hub import SessionHub
 from proxy.starter import NoRoom, Starter, Withheld
@@ -80,6 +81,7 @@ class LocalProxy:
         self.room = RoomMaker(self.lanes, starter, self._clock, self.keeping.least_wanted)
         self._tasks: set[asyncio.Task[Any]] = set()
         self._ticker: asyncio.Task[None] | None = None
+        self._stirred = asyncio.Event()  # something came for the tick to look after
         self._drain_watch: asyncio.Task[None] | None = None
         self._draining: frozenset[int] = frozenset()  # devices whose workers get nothing new and go when idle
         self._closing = False
@@ -147,6 +149,7 @@ class LocalProxy:
                 call, QueueFull(f"{len(lane.queue)} calls wait for {lane.version.name} already", retry_after=1)
             )
         else:
+            self._stirred.set()
             lane.submit(call)
 
     async def _enter_new(self, call: ActiveCall) -> None:
@@ -202,6 +205,7 @@ class LocalProxy:
         link.inflight.clear()
         begun = len(calls) if link.cut else 1  # a worker that we cut off may have answered what we did not read
         lane.take_back(calls[begun:])
+        self._stirred.set()
         self.later(self._bury(lane, link, calls[:begun]))
         lane.pump()
 
@@ -280,7 +284,9 @@ class LocalProxy:
             await asyncio.sleep(DRAIN_LOOK_SECONDS)
             if any(lane.links for lane in self.lanes.values()):
                 with contextlib.suppress(PlatformError):
-                    self._draining = await self._directory.draining()
+                    before, self._draining = self._draining, await self._directory.draining()
+                    if self._draining != before:
+                        self._stirred.set()
 
     def yield_slot(self) -> None:
         """Another proxy is short of slots."""
@@ -303,6 +309,7 @@ class LocalProxy:
             self.recorder.finish(call, None, Failure.of(FunctionCancelled()))
         else:
             lane.queue.appendleft(call)
+            self._stirred.set()
             lane.pump()
 
     def _fail_queue(self, lane: Lane, error: DgsfError) -> None:
@@ -315,6 +322,7 @@ class LocalProxy:
     async def _tick_forever(self) -> None:
         while True:
             await asyncio.sleep(TICK_SECONDS)
+            await self._rest()
             now = self._clock.now_us()
             for work in (
                 *(partial(self._tick, lane, now) for lane in self.lanes.values()),
@@ -325,6 +333,15 @@ class LocalProxy:
                     work()
                 except Exception:  # one lane's trouble is not the others'
                     log.exception("tick_failed")
+
+    async def _rest(self) -> None:
+        """Until a call comes or the time of an idle worker, if there is nothing else to look after."""
+        rest = rest_us(self.lanes.values(), self._draining, self.keeping.idle_until_us, self._clock.now_us())
+        if rest > TICK_SECONDS * 1e6:
+            self._stirred.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(rest / 1e6):
+                    await self._stirred.wait()
 
     def _tick(self, lane: Lane, now_us: int) -> None:
         if lane.queue:

@@ -24,7 +24,7 @@ COMMANDS: dict[str, str] = {
     "invoke": "call a deployed function",
     "profile": "show where a function's time goes and what distance to its device would cost",
     "functions": "list, show and delete deployed functions",
-    "devices": "list, drain and restore the devices of the pool",
+    "devices": "list, drain, restore and forget the devices of the pool",
     "leases": "show who holds which device",
     "sessions": "list and move sessions with remote devices",
     "usage": "show what was used and what it cost",

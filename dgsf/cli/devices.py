@@ -1,4 +1,4 @@
-"""`dgsf devices`: the devices of the pool, and taking one out of use for a while."""
+"""`dgsf devices`: the devices of the pool, taking one out of use for a while, and forgetting one that is lost."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LOST_COLUMNS = ("id", "name", "node", "kind", "type", "heartbeat_at")
 
 @click.group("devices", cls=ListingGroup)
 def command() -> None:
-    """List the devices of the pool, drain and restore them; without a word, list them."""
+    """List the devices of the pool, drain, restore and forget them; without a word, list them."""
 
 
 @command.command()
@@ -45,6 +45,15 @@ def restore(name: str, client: Client) -> None:
     click.echo(f"{found} takes work again", err=True)
 
 
+@command.command()
+@click.argument("name")
+@client_options
+def forget(name: str, client: Client) -> None:
+    """Take lost device NAME out of the listing; past bills keep it, and it is back if it starts again."""
+    found = client.forget_device(name)["name"]
+    click.echo(f"{found} is forgotten; it is listed again if it starts again", err=True)
+
+
 @command.command("list")
 @json_option
 @client_options
@@ -61,7 +70,8 @@ def list_(as_json: bool, client: Client) -> None:
         click.echo("\nfunction hosts (no device; they run the bodies of attach='fabric' functions)")
         show_rows(hosts, HOST_COLUMNS, empty="")
     if lost or lost_hosts:
-        click.echo("\nlost (of an earlier start, or not heard of any more; back as soon as they start again)")
+        click.echo("\nlost (of an earlier start, or not heard of any more; back as soon as they start again;")
+        click.echo("'dgsf devices forget NAME' takes one out of this list)")
         show_rows([*lost, *lost_hosts], LOST_COLUMNS, empty="")
 
 

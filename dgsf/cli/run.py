@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import json
 import re
 from collections.abc import Sequence
 from pprint import pformat
@@ -12,6 +11,7 @@ from typing import Any
 import click
 
 from dgsf.cli.output import call_under_way, client_options, json_option, show_json, show_outcome
+from dgsf.cli.values import parameter_at, read_for
 from dgsf.errors import UsageError
 from dgsf.sdk.client import Client
 from dgsf.sdk.loadfile import functions_in, load_file, pick
@@ -29,7 +29,8 @@ from dgsf.sdk.plan import run
 def command(target: str, arguments: tuple[str, ...], as_json: bool, client: Client) -> None:
     """Deploy FUNCTION of FILE, call it, and print its result.
 
-    Arguments are given as --name value (or plain values, in order); a value is read as JSON, else as text.
+    Arguments are given as --name value (or plain values, in order); a value is read as JSON, else as text,
+    and must be what the function's annotation says if that is a plain type.
     """
     file, _, name = target.rpartition("::")
     if not file or not name:
@@ -47,7 +48,8 @@ def parse_arguments(
 ) -> tuple[list[Any], dict[str, Any]]:
     """Positional and keyword arguments of `--x 3 --name=bob --flag 7`; a name without a value is true.
 
-    That is refused if the signature says that it is no bool: the value was forgotten.
+    That is refused if the signature says that it is no bool: the value was forgotten.  So are values that are not of
+    the plain type that their parameter is annotated with.
     """
     args: list[Any] = []
     kwargs: dict[str, Any] = {}
@@ -55,16 +57,17 @@ def parse_arguments(
     while waiting:
         word = waiting.pop(0)
         if not word.startswith("--") or word == "--":
-            args.append(read_value(word))
+            parameter = parameter_at(signature, len(args))
+            args.append(read_for(parameter, word, parameter.name if parameter is not None else ""))
             continue
-        name, given, text = word[2:].partition("=")
-        name = name.replace("-", "_")
+        option, given, text = word.partition("=")
+        name = option[2:].replace("-", "_")
         if not name.isidentifier() or name in kwargs:
             raise UsageError(f"{word!r}: " + ("given twice" if name in kwargs else "not the name of an argument"))
         if given:
-            kwargs[name] = read_value(text)
+            kwargs[name] = read_for(parameter_at(signature, name), text, option)
         elif waiting and not waiting[0].startswith("--"):
-            kwargs[name] = read_value(waiting.pop(0))
+            kwargs[name] = read_for(parameter_at(signature, name), waiting.pop(0), option)
         elif signature is None or _may_be_bool(signature.parameters.get(name)):
             kwargs[name] = True
         else:
@@ -77,14 +80,6 @@ def _may_be_bool(parameter: inspect.Parameter | None) -> bool:
     if parameter is None or isinstance(parameter.default, bool):
         return True
     return re.search(r"\bbool\b", str(parameter.annotation)) is not None
-
-
-def read_value(text: str) -> Any:
-    """A value of the command line: JSON if it is that, else the text itself."""
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text
 
 
 def _show(outcome: Outcome[Any], *, as_json: bool) -> None:

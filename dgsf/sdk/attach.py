@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING
 from dgsf.config import load_settings
 from dgsf.core.checkpointing import CheckpointPolicy
 from dgsf.core.options import parse_options
-from dgsf.errors import DgsfError, InvalidOption, UsageError
+from dgsf.errors import InvalidOption, UsageError
 from dgsf.sdk.client import Client
 from dgsf.sdk.doorway import Doorway, connect
+from dgsf.sdk.quiet import quiet
 
 if TYPE_CHECKING:
     import torch
@@ -30,7 +31,6 @@ log = logging.getLogger(__name__)
 PATIENCE_SECONDS = 2.0  # then the program's user is told what is waited for
 
 
-@contextlib.contextmanager
 def attach(
     gpu: str | Sequence[str] = "any",
     memory: str | int = "1GiB",
@@ -38,13 +38,20 @@ def attach(
     *,
     wait: float | None = None,
     client: Client | None = None,
-) -> Iterator[torch.device]:
+) -> contextlib.AbstractContextManager[torch.device]:
     """A remote device for the time of this context: `with dgsf.attach() as device: model.to(device)`.
 
     `gpu`: a type, several in order of preference, or "any"; `memory`: of the device; `alias="cuda"` lets code that
     asks for CUDA find the remote device; `wait`: seconds to wait for a free one.  Inside a function that has a
     remote device already, it is that device.
     """
+    return quiet(_attached(gpu, memory, alias, wait, client))
+
+
+@contextlib.contextmanager
+def _attached(
+    gpu: str | Sequence[str], memory: str | int, alias: str, wait: float | None, client: Client | None
+) -> Iterator[torch.device]:
     _need_torch()
     import torch
 
@@ -54,11 +61,8 @@ def attach(
     if bound.standing:
         yield torch.device(bound.name)
         return
-    try:
-        _check(gpu, memory, alias)
-        stream = _open(client or Client(), gpu, memory, wait)
-    except DgsfError as error:
-        raise error.with_traceback(None) from None  # its text says it all; our frames would bury it
+    _check(gpu, memory, alias)
+    stream = _open(client or Client(), gpu, memory, wait)
     try:
         with bind(stream, alias) as device:
             yield device

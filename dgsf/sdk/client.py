@@ -199,6 +199,11 @@ class Client:
         """Puts a device that drains back to use."""
         return (yield from _document(Request("POST", f"/v1/devices/{quote(name, safe='')}/restore")))
 
+    @twin
+    def forget_device(self, name: str) -> Plan[dict[str, Any]]:
+        """Takes a lost device out of the listing; it is back in it if it starts again."""
+        return (yield from _document(Request("POST", f"/v1/devices/{quote(name, safe='')}/forget")))
+
     # --- sessions -------------------------------------------------------------------------------
     @twin
     def open_session(

@@ -20,7 +20,6 @@ from dgsf.sim.tracefiles import (
     number,
     numbered_rows,
     optional_text,
-    published,
     text,
     whole,
 )
@@ -129,9 +128,26 @@ READERS: dict[str, tuple[str, Callable[[Path], Workload]]] = {
 }
 
 
+PUBLISHED: dict[str, str] = {  # what each is, and under which name its publishers have it
+    "genai": "calls of an image generation service, published by Alibaba as cluster-trace-v2026-GenAI (its first half)",
+    "azure": "calls of a language model for code, published by Microsoft as the Azure LLM inference trace 2023",
+    "openb": "tasks of a GPU cluster, published by Alibaba as cluster-trace-gpu-v2023",
+    "tenants": "tasks of twelve made-up tenants, not published: any file with these columns will do",
+}
+
+
 def trace_path(name: str, folder: Path, path: Path | None = None) -> Path:
     """The file of a trace: its usual one in the folder of traces, or the given one."""
-    return _given(path) if path is not None else published(folder / READERS[name][0])
+    if path is not None:
+        return _given(path)
+    file = READERS[name][0]
+    if not (folder / file).exists():
+        raise TraceError(
+            f"the trace '{name}' does not come with DGSF: {PUBLISHED[name]}. Get it as CSV with the columns "
+            f"{', '.join(COLUMNS[name])}; then give it with --trace-file FILE, or name it {file} and set DGSF_TRACES "
+            f"(or --traces) to its folder (there is none in {folder}). Calls can also be drawn: --arrivals bursts"
+        )
+    return folder / file
 
 
 def read_trace(name: str, folder: Path, path: Path | None = None) -> Workload:

@@ -84,6 +84,10 @@ class DeviceStore:
         """Takes leases again; None if it was not draining."""
         return await self._change(sql("restore_device"), device_id)
 
+    async def forget(self, device_id: int) -> DeviceRow | None:
+        """Out of the listing until it registers again; None if it is not lost."""
+        return await self._change(sql("forget_device"), device_id)
+
     async def _change(self, statement: str, device_id: int) -> DeviceRow | None:
         async with self._database.transaction() as connection:
             record = await connection.fetchrow(statement, device_id)

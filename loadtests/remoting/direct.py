@@ -95,6 +95,9 @@ class DirectStream:
         live, most, lease = self._answer([int(Record.MEMORY), 1, forget_peak])
         return live, most, lease
 
+    def lease(self) -> int:
+        return self.memory()[2]
+
     def flush(self) -> None:
         """Nothing is held back."""
 

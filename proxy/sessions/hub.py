@@ -68,6 +68,7 @@ class SessionHub:
         self._written: dict[UUID, SessionState] = {}
         self._asked: set[UUID] = set()  # moves that are being done as asked
         self._wake = asyncio.Event()
+        self._arrived = asyncio.Event()  # a session, for the quick tick to look after
         self._stopping = False
         leases.watch(self._lease_lost)
 
@@ -106,6 +107,7 @@ class SessionHub:
         if not self._loops:  # most proxies never see a session
             self._loops = [asyncio.create_task(self._tick_forever()), asyncio.create_task(self._look_forever())]
         session = self.sessions[session_id] = Session(session_id, owner, self._around)
+        self._arrived.set()
         try:
             await asyncio.get_running_loop().create_connection(lambda: session.guest, sock=sock)
         except OSError:
@@ -140,6 +142,9 @@ class SessionHub:
     # --- the quick tick
     async def _tick_forever(self) -> None:
         while True:
+            if not self.sessions:
+                self._arrived.clear()
+                await self._arrived.wait()
             await asyncio.sleep(TICK_SECONDS)
             now = self._clock.now_us()
             for session in self._open():

@@ -210,6 +210,7 @@ def test_keys_of_other_roles_may_attach_but_not_move_or_drain(platform, client):
             lambda: invoker.move_session(str(uuid.uuid4())),
             lambda: invoker.drain_device("1"),
             lambda: invoker.restore_device("1"),
+            lambda: invoker.forget_device("1"),
         ):
             with pytest.raises(dgsf.Forbidden):
                 forbidden()

@@ -22,6 +22,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 INVOKE = "POST /v1/functions/{name}/invoke"
 DEPLOY = "PUT /v1/functions/{name}"
 DRAIN, RESTORE = "POST /v1/devices/{name}/drain", "POST /v1/devices/{name}/restore"
+FORGET = "POST /v1/devices/{name}/forget"
 ATTACH, MOVE = "POST /v1/sessions", "POST /v1/sessions/{id}/move"
 CASES = [(route.name, kind.code, kind.status) for route in ROUTES for kind in errors_of(route)]
 FROM_WORKERS = (
@@ -79,6 +80,8 @@ PROVOKED: dict[tuple[str, str], Callable[[World], Awaitable[Answer]]] = {
     (DRAIN, "conflict"): lambda w: _lost_device(w),
     (RESTORE, "not_found"): lambda w: w.ask("POST", "/v1/devices/nothing/restore"),
     (RESTORE, "conflict"): lambda w: w.ask("POST", "/v1/devices/1/restore"),
+    (FORGET, "not_found"): lambda w: w.ask("POST", "/v1/devices/nothing/forget"),
+    (FORGET, "conflict"): lambda w: w.ask("POST", "/v1/devices/1/forget"),
     (ATTACH, "bad_request"): lambda w: w.ask("POST", "/v1/sessions", data=b'{"colour": "red"}'),
     (ATTACH, "invalid_json"): lambda w: w.ask("POST", "/v1/sessions", data=b"{"),
     (ATTACH, "body_too_large"): lambda w: w.ask("POST", "/v1/sessions", data=b" " * 20_000),

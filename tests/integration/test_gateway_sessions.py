@@ -4,7 +4,7 @@ import base64
 import time
 from uuid import UUID, uuid4
 
-from gateway_world import running
+from gateway_world import add_device, running
 
 from dgsf.store.proxies import ProxyStore
 from dgsf.store.sessions import SessionState, SessionStore
@@ -79,6 +79,25 @@ async def test_a_function_host_is_no_device_to_move_to(database):
             refused = await world.ask("POST", f"/v1/sessions/{mine.id}/move", json={"to": to})
             assert refused.status == 404
             assert "box/host0 is a function host and no device" in refused.json["detail"]
+
+
+async def test_a_lost_device_is_forgotten_until_it_starts_again(database):
+    async with running(database) as world:
+        devices = world.context.devices
+        (row,) = await devices.list_devices()
+        refused = await world.ask("POST", "/v1/devices/cpu-0/forget")
+        assert refused.status == 409
+        assert "is healthy; only a lost device can be forgotten" in refused.json["detail"]
+        assert await devices.mark_lost(row.id, row.incarnation)
+        assert (await world.ask("POST", "/v1/devices/cpu-0/forget", key="invoke")).status == 403
+        forgotten = await world.ask("POST", "/v1/devices/cpu-0/forget")
+        assert (forgotten.status, forgotten.json["name"]) == (200, row.name)
+        assert (await world.ask("GET", "/v1/devices")).json["devices"] == []
+        assert (await world.ask("POST", "/v1/devices/cpu-0/forget")).status == 404
+        await add_device(database, row.name, "cpu")
+        (again,) = await devices.list_devices()
+        assert (again.id, again.name) == (row.id, row.name)  # its past is still its own
+        assert again.incarnation > row.incarnation + 1
 
 
 async def test_a_drain_outlasts_heartbeats_and_ends_by_a_restore(database):

@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from subprocess import PIPE
+from typing import TypeVar
 
 import pytest
 
@@ -42,6 +52,19 @@ def idle(x=1):
     return x
 """
 
+ENDLESS = """
+import dgsf
+
+def endless(path: str):
+    import torch
+    from pathlib import Path
+    x = torch.ones(64, 64, device=dgsf.device())
+    while True:
+        (x @ x).sum().item()
+        Path(path).touch()
+"""
+T = TypeVar("T")
+
 
 @pytest.fixture
 def run(tmp_path, capfd):
@@ -70,6 +93,35 @@ def test_the_command_shows_and_saves(run) -> None:
     assert predict(recording).sync_points == 2
     assert recording.link is not None
     assert f"{slowdowns(recording, recording.link)[1]:.2f} x (" in out
+
+
+@pytest.mark.parametrize("wait_for", ["the call", "its device"])
+def test_ctrl_c_ends_it_with_one_word_and_leaves_nothing(tmp_path, wait_for: str) -> None:
+    file, begun = tmp_path / "endless.py", tmp_path / "begun"
+    file.write_text(ENDLESS)
+    command = [sys.executable, "-m", "dgsf.cli", "profile", f"{file}::endless", "--path", str(begun)]
+    with subprocess.Popen(command, stdout=PIPE, stderr=PIPE, text=True, start_new_session=True) as running:
+        helpers = _until(lambda: _children(running.pid))
+        if wait_for == "the call":
+            _until(begun.exists)
+        os.killpg(running.pid, signal.SIGINT)  # as a terminal does it
+        out, err = running.communicate(timeout=120)
+    assert (running.returncode, out, err.strip()) == (130, "", "interrupted")
+    assert not [pid for pid in helpers if Path(f"/proc/{pid}").exists()]
+
+
+def _until(state: Callable[[], T]) -> T:
+    deadline = time.monotonic() + 120
+    while not (found := state()):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    return found
+
+
+def _children(pid: int) -> list[int]:
+    with contextlib.suppress(OSError):
+        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    return []
 
 
 @pytest.mark.parametrize("name", ["plain", "by_cuda"])

@@ -121,3 +121,17 @@ async def test_starting_ahead_takes_only_what_is_free_and_fails_quietly(database
         assert (name in keeping._sulking) == (trouble != "full")
         if trouble == "full":
             assert await world.value(version, 1) == 2, "a call does get it"
+
+
+async def test_a_proxy_without_calls_hardly_ticks_and_is_awake_for_the_next_one(database):
+    async with world_of(database) as world:
+        version = await world.deploy(add)
+        await world.value(version, 1)
+        ticks, tick = [], world.proxy.room.tick
+        world.proxy.room.tick = lambda now_us: (ticks.append(now_us), tick(now_us))
+        await until(lambda: len(ticks) >= 5)  # the first may still be those of the call
+        assert ticks[4] - ticks[2] > 500_000, "twice in a second, as keep-warm looks"
+        assert world.proxy.lanes[version].links
+        seen = len(ticks)
+        assert await world.value(version, 2) == 3
+        await until(lambda: len(ticks) > seen)

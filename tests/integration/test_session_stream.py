@@ -17,7 +17,9 @@ from dgsf.remoting.executor.local import LocalExecutors, LocalSpec
 from dgsf.remoting.guest.answers import Question
 from dgsf.remoting.guest.attach import bind
 from dgsf.remoting.guest.kinds import Kind
+from dgsf.remoting.guest.lending import lending
 from dgsf.remoting.guest.modes import parse_modes
+from dgsf.remoting.guest.recording import RecordingStream
 from dgsf.remoting.guest.session_stream import SessionStream
 from dgsf.remoting.protocol import FLOAT, TENSOR
 from loadtests.latency_relay import LatencyRelay
@@ -311,6 +313,50 @@ def test_results_that_are_none_are_not_counted_as_alive(executors: LocalExecutor
             alive.append(stream._recorder.live)
         assert alive[-1] == alive[-2]
     stream.close()
+
+
+def test_a_checkpoint_that_is_asked_for_has_all_until_then_also_while_another_is_under_way(
+    executors: LocalExecutors,
+) -> None:
+    with lossy_session(executors, LocalSpec(device_options={"threads": 1}), []) as proxy:
+        stream = SessionStream(proxy.guest)
+        handle = stream.upload(torch.ones(1000))
+        stream._link.saver._begin()
+        for _ in range(5):
+            handle = stream.call(ADD, [handle, handle])
+        stream.checkpoint()
+        assert stream._link.saved.calls == stream.counts()[0] == 5
+        assert stream.traffic["checkpoints"] == 2
+        assert not list(stream._link.journal.replay())
+        proxy.kill_now()
+        assert stream.fetch(handle)[0].item() == 32.0
+        assert stream.traffic["losses"] == 1
+        stream.close()
+
+
+def test_who_writes_to_a_tensor_that_moves_gets_an_error_and_the_session_lives(open_stream: Opener) -> None:
+    stream, tensor = open_stream(), torch.randn(50_000)
+    before = tensor.clone()
+    with lending([tensor.detach()]):
+        handle = stream.upload(tensor)
+        tensor.add_(1)  # another thread, while the module is on its way
+        with pytest.raises(RemoteOpError, match="changed on its way to the device"):
+            stream.fetch(handle)
+    for good in (tensor, before):
+        assert torch.equal(stream.fetch(stream.upload(good)), good)
+
+
+def test_a_recording_begins_at_rest(open_stream: Opener) -> None:
+    stream = open_stream()
+    recording = RecordingStream(stream, time.perf_counter_ns)
+    handle = recording.upload(torch.ones(10))
+    recording.call(ADD, [handle, handle])
+    assert stream.unanswered
+    recording.start()
+    assert not stream.unanswered and recording.events == []
+    trips = stream.counts()[3]
+    recording.start()
+    assert stream.counts()[3] == trips  # nothing was under way: nothing is waited for
 
 
 def test_checkpoints_bound_the_journal(executors: LocalExecutors) -> None:

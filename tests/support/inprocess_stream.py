@@ -13,6 +13,7 @@ from dgsf.remoting.executor.stand_ins import on_cpu
 from dgsf.remoting.guest.kinds import Kind, Meta
 from dgsf.remoting.protocol import COMPLEX, DTYPES, FLOAT, LAYOUTS, MEMORY_FORMATS, TENSOR
 
+LEASE = 1 << 30
 _TABLES = {"ScalarType": DTYPES, "Layout": LAYOUTS, "MemoryFormat": MEMORY_FORMATS}
 
 
@@ -108,7 +109,10 @@ class InProcessStream:
 
     def memory(self, forget_peak: bool = False) -> tuple[int, int, int]:
         live = sum(tensor.nbytes for tensor in self.tensors.values() if tensor is not None)
-        return live, live, 1 << 30
+        return live, live, self.lease()
+
+    def lease(self) -> int:
+        return LEASE
 
     def close(self) -> None:
         self.closed = True

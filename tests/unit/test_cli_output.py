@@ -6,6 +6,7 @@ import inspect
 import json
 import os
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from sdk_platform import FakePlatform
@@ -114,6 +115,61 @@ def test_a_forgotten_value_is_not_taken_for_true():
         with pytest.raises(UsageError, match=f"--{name} has no value and is not a bool"):
             parse_arguments([f"--{name}", "--verbose"], signature)
     assert parse_arguments(["--anything", "true"], signature) == ([], {"anything": True})
+
+
+def _typed(
+    steps: int, rate: float = 1.0, *, name: str = "", often: int | None = None, fast: bool = True, **more: float
+): ...
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--steps", "abc"], "--steps takes an int, not 'abc'"),
+        (["--steps=1.5"], "--steps takes an int, not '1.5'"),
+        (["--steps", "true"], "--steps takes an int, not 'true'"),
+        (["seven"], "steps takes an int, not 'seven'"),
+        (["1", "fast"], "rate takes a float, not 'fast'"),
+        (["1", "--fast", "1"], "--fast takes a bool (true or false), not '1'"),
+        (["1", "--often", "x"], "--often takes an int or null, not 'x'"),
+        (["1", "--other", "x"], "--other takes a float, not 'x'"),
+    ],
+)
+def test_a_value_of_another_type_than_the_annotation_is_refused_here(words, told):
+    with pytest.raises(UsageError) as refused:
+        parse_arguments(words, inspect.signature(_typed))
+    assert str(refused.value) == told
+
+
+def test_values_become_what_the_annotation_says():
+    words = ["7", ".5", "--name", "12", "--often", "null", "--fast", "False", "--other", "3"]
+    wanted = {"name": "12", "often": None, "fast": False, "other": 3}
+    assert parse_arguments(words, inspect.signature(_typed)) == ([7, 0.5], wanted)
+    assert parse_arguments(["--rate", "7", "--name", '"a b"'], inspect.signature(_typed))[1] == {
+        "rate": 7,
+        "name": "a b",
+    }
+
+
+@pytest.mark.parametrize("note", ["Optional[int]", "typing.Union[int, None]", "None | int", int | None])
+def test_an_annotation_may_be_text_or_a_type(note):
+    parameter = inspect.Parameter("often", inspect.Parameter.KEYWORD_ONLY, annotation=note)
+    signature = inspect.Signature([parameter])
+    assert parse_arguments(["--often", "null"], signature) == ([], {"often": None})
+    with pytest.raises(UsageError, match=r"--often takes .*an int"):
+        parse_arguments(["--often", "x"], signature)
+
+
+def test_annotations_that_are_no_plain_types_are_the_functions_own_business():
+    def function(a: list[int], b: int | Path, c: Any, d): ...  # noqa: F821
+
+    words = ["--a", "x", "--b", "x", "--c", "x", "--d", "7"]
+    assert parse_arguments(words, inspect.signature(function))[1] == {"a": "x", "b": "x", "c": "x", "d": 7}
+
+
+def test_run_tells_a_wrong_type_before_anything_is_deployed(dgsf, platform, sample):
+    code, _, err = dgsf("run", f"{sample}::add", "--a", "abc")
+    assert (code, err) == (2, "error: --a takes an int, not 'abc'\n")
 
 
 def test_since_is_a_span_or_a_date():

@@ -11,7 +11,7 @@ import pytest
 from dgsf import cli
 from dgsf.core.perfmodel import Command, Link, Recording, slowdowns
 from dgsf.sim.recordings import save_recording
-from dgsf.sim.traces import COLUMNS
+from dgsf.sim.traces import COLUMNS, PUBLISHED, READERS
 
 
 @pytest.fixture
@@ -166,7 +166,7 @@ def test_a_folder_that_does_not_exist_is_told_before_matplotlib_is_asked_for(sim
         (["--duty", "nan"], "--duty nan: is not a number"),
         (["--arrivals", "azure", "--speedup", "nan"], "--speedup nan: is not a number"),
         (["--arrivals", "weekly"], "--arrivals"),
-        (["--arrivals", "genai", "--traces", "/nowhere"], "there is no such trace"),
+        (["--arrivals", "genai", "--traces", "/nowhere"], "the trace 'genai' does not come with DGSF"),
         (["--share", "half"], "--share"),
         (["--share", "2000"], "1 to 1000"),
         (["--rate", "-1"], "above 0"),
@@ -237,3 +237,12 @@ def test_calls_that_do_not_disturb_each_other_can_be_compared_with_exclusive_dev
         sim(*words, *more)[1] for more in (("--interference", "0"), ("--interference", "0.05"), ())
     )
     assert stated == default != free
+
+
+@pytest.mark.parametrize("name", list(READERS))
+def test_whoever_lacks_a_trace_reads_what_it_is_its_columns_and_what_to_do(sim, tmp_path, name):
+    code, _, err = sim("--arrivals", name, "--traces", str(tmp_path))
+    assert code == 2
+    assert PUBLISHED[name] in err and ", ".join(COLUMNS[name]) in err
+    assert READERS[name][0] in err and "DGSF_TRACES" in err and "--trace-file" in err
+    assert f"there is none in {tmp_path}" in err

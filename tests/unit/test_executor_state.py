@@ -98,14 +98,21 @@ def test_a_missing_content_is_needed_once_and_found_by_the_next_session(connect,
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted([digest.hex(), other_digest.hex()])
 
 
-def test_a_false_content_closes_the_session(guest: TestGuest) -> None:
-    record, digest, data = known(1, torch.randn(30_000))
+def test_a_false_content_is_told_and_the_session_goes_on(guest: TestGuest) -> None:
+    x = torch.randn(30_000)
+    record, digest, data = known(1, x)
     guest.send(record)
     assert guest.answer(0)[0] == Status.NEED
     guest.send([Record.SUPPLY, digest, len(data), 1])
     guest.bulk(1, b"x" * len(data))
-    with pytest.raises(Failed, match="not that content"):
-        guest.answer(1)
+    with pytest.raises(Failed, match="changed on its way") as failed:
+        guest.fetch(1)
+    assert failed.value.code == "remote_op_failed"
+    guest.send([Record.KNOWN, 2, *record[2:]])  # the false bytes were not kept under that name
+    assert guest.answer(0)[0] == Status.NEED
+    guest.send([Record.SUPPLY, digest, len(data), 2])
+    guest.bulk(2, data)
+    assert torch.equal(guest.fetch(2), x)
 
 
 def test_a_content_is_taken_only_if_it_was_asked_for_and_has_the_announced_size(connect) -> None:

@@ -55,6 +55,27 @@ def test_what_somebody_still_holds_is_copied(uploads):
     assert is_true(uploads, digest)
 
 
+def test_what_another_thread_wrote_before_it_was_sent_is_sent(uploads):
+    tensor = torch.randn(BIG)
+    with lending([tensor.detach()]):
+        lending_module.current().digest_of(tensor)  # its hash is there
+        tensor.add_(1)
+        digest = send(uploads, tensor)
+    assert is_true(uploads, digest)
+    assert torch.equal(torch.frombuffer(uploads.contents[digest], dtype=torch.float32), tensor)
+
+
+def test_what_was_written_while_it_was_lent_is_not_sent_for_another_tensor(uploads):
+    tensor = torch.randn(BIG)
+    other = tensor.clone()
+    with lending([tensor.detach()]):
+        digest = send(uploads, tensor)
+        tensor.add_(1)
+    assert not is_true(uploads, digest)  # the device will refuse it
+    assert send(uploads, other) == digest
+    assert is_true(uploads, digest)
+
+
 def test_memory_of_others_is_copied(uploads):
     array = np.ones(BIG)
     with lending([torch.from_numpy(array)]):

@@ -209,6 +209,18 @@ def test_an_optimizer_still_asks_the_classes_of_others(device):
     assert Watchful.asked > 0
 
 
+def test_an_optimizer_of_remote_parameters_asks_the_classes_of_what_it_keeps(device):
+    weight = torch.ones(3, device=device, requires_grad=True)
+    weight.grad = torch.ones(3, device=device)
+    optimizer = torch.optim.Adam([weight], lr=0.1, differentiable=True)  # looks at its count of steps
+    with torch.no_grad():
+        optimizer._init_group(optimizer.param_groups[0], [], [], [], [], [], [])
+    optimizer.state[weight]["step"] = torch.tensor(0.0).as_subclass(Watchful)
+    Watchful.asked = 0
+    optimizer._init_group(optimizer.param_groups[0], [], [], [], [], [], [])
+    assert Watchful.asked > 0
+
+
 @pytest.mark.parametrize("name", ["SGD", "Adam", "AdamW", "Adagrad", "RMSprop", "NAdam", "RAdam", "Adamax", "Adadelta"])
 def test_optimizers_give_what_they_give_on_the_cpu(name, device):
     def trained(place):

@@ -2,6 +2,7 @@
 
 import io
 import threading
+import weakref
 
 import pytest
 import torch
@@ -41,13 +42,66 @@ def test_a_move_in_another_thread_changes_nothing_here(device):
     assert not swaps()
 
 
-def test_a_module_whose_result_is_still_held_says_so(device):
-    module = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Linear(2, 2))
-    result = module(torch.ones(1, 2))
-    with pytest.raises(RuntimeError, match="a result that still has its graph"):
+def two_layers():
+    return torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Linear(2, 2))
+
+
+@pytest.mark.parametrize("back", [False, True])
+def test_a_module_moves_while_a_result_of_it_is_held(device, back):
+    here, there = (device, "cpu") if back else ("cpu", device)
+    module = two_layers().to(here)
+    before, references = identities(module), [weakref.ref(each) for each in module.parameters()]
+    optimizer = torch.optim.SGD(module.parameters(), lr=0.1)
+    x = torch.ones(1, 2, device=here, requires_grad=True)
+    result, view = module(x).sum(), module[0].weight.view(-1)
+    value, weights = result.item(), [each.detach().cpu().clone() for each in module.parameters()]
+    module.to(there)
+    assert identities(module) == before and [id(each()) for each in references] == before
+    assert {each.device.type for each in module.parameters()} == {torch.device(there).type}
+    for each, weight in zip(module.parameters(), weights, strict=True):
+        assert torch.equal(each.detach().cpu(), weight)
+    assert result.item() == value and view.device.type == torch.device(here).type
+    (of_x,) = torch.autograd.grad(result, x, retain_graph=True)  # what the graph was made of is still there
+    assert torch.allclose(of_x.cpu(), (weights[2] @ weights[0]).sum(0, keepdim=True))
+    with pytest.raises(RuntimeError, match="made before its module moved"):
+        result.backward()
+    assert all(each.grad is None for each in module.parameters())
+    module(torch.ones(1, 2, device=there)).sum().backward()
+    optimizer.step()
+    assert not torch.equal(module[1].bias.detach().cpu(), weights[3])
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_a_module_moves_in_any_mode(device, mode):
+    module = two_layers()
+    result = module(torch.ones(1, 2)).sum()
+    with mode():
         module.to(device)
-    del result
-    assert module.to(device)[1].weight.device.type == "dgsf"
+        two_layers().to(device)  # was made in it
+    with pytest.raises(RuntimeError, match="made before its module moved"):
+        result.backward()
+
+
+def test_a_held_result_is_refused_its_gradients_after_the_session_too():
+    module = two_layers()
+    result = module(torch.ones(1, 2)).sum()
+    stream = InProcessStream()
+    with bind(stream) as device:
+        module.to(device).cpu()
+    stream.close()
+    with pytest.raises(RuntimeError, match="made before its module moved"):
+        result.backward()
+
+
+def test_tied_weights_and_gradients_move_while_a_result_is_held(device):
+    module = two_layers()
+    module[1].weight = module[0].weight
+    result = module(torch.ones(1, 2)).sum()
+    result.backward(retain_graph=True)
+    gradient = module[0].weight.grad.clone()
+    module.to(device)
+    assert module[1].weight is module[0].weight
+    same(module[0].weight.grad, gradient)
 
 
 def saved(content, place="cpu"):

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import sys
 import traceback
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 import dgsf
 from dgsf.errors import DoesNotFit, InvalidOption
+from dgsf.sdk.quiet import quiet
 
 
 class Refusing:
@@ -23,12 +26,35 @@ class Refusing:
         raise DoesNotFit("no device of the pool can ever hold this session") from ValueError("inner")
 
 
-def test_a_refusal_is_one_exception_with_few_frames() -> None:
+def test_a_refusal_is_one_exception_with_the_programs_frames_only() -> None:
     with pytest.raises(DoesNotFit) as caught, dgsf.attach(client=Refusing()):  # type: ignore[arg-type]
         pass
     text = "".join(traceback.format_exception(caught.value))
     assert "ValueError" not in text and "_inner" not in text
-    assert traceback.extract_tb(caught.value.__traceback__)[-1].name == "attach"
+    (frame,) = traceback.extract_tb(caught.value.__traceback__)
+    assert frame.filename == __file__
+    try:
+        raise KeyError("the program's own")
+    except KeyError:
+        with pytest.raises(DoesNotFit), contextlib.ExitStack() as stack:
+            stack.enter_context(dgsf.attach(client=Refusing()))  # type: ignore[arg-type]
+
+
+def test_entering_quietly_gives_the_value_and_the_end_gets_the_bodys_error() -> None:
+    heard: list[object] = []
+
+    @contextlib.contextmanager
+    def inner() -> Iterator[int]:
+        try:
+            yield 7
+        except KeyError as error:
+            heard.append(error)
+            raise
+
+    with pytest.raises(KeyError) as caught, quiet(inner()) as value:
+        {}[value]
+    assert heard == [caught.value] and caught.value.args == (7,)
+    assert len(traceback.extract_tb(caught.value.__traceback__)) == 1
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from dgsf.errors import OutOfMemory, ProtocolError
+from dgsf.errors import DgsfError, OutOfMemory, ProtocolError, RemoteOpError
 from dgsf.remoting.executor import uploads
 from dgsf.remoting.executor.contents import check_digest
 from dgsf.remoting.executor.memory import too_much
@@ -23,6 +23,12 @@ if TYPE_CHECKING:
 _DONE = [int(Record.FREE), []]  # put in the place of a record that was done ahead of its turn
 
 
+_CHANGED = (
+    "a tensor changed on its way to the device: its bytes are not those that were announced. Did another thread write "
+    "to it (to a module, say) while it moved? Move it again"
+)
+
+
 class Arrivals:
     """The records UPLOAD, UPLOAD_BULK, KNOWN and SUPPLY."""
 
@@ -32,7 +38,7 @@ class Arrivals:
         self.ready: Callable[[], bool] = lambda: True  # whether the record that waits can be done now
         self._needed: dict[bytes, int] = {}  # asked for and not supplied yet, with the size that was announced
         self._coming: set[bytes] = set()  # of those: their bytes are on the way
-        self._no_room: dict[bytes, OutOfMemory] = {}  # supplied, but there was no memory for them
+        self._refused: dict[bytes, DgsfError] = {}  # supplied, but there was no memory for them, or they were others
         self.records: dict[int, Callable[..., Any]] = {
             Record.UPLOAD: self._upload,
             Record.UPLOAD_BULK: self._upload_bulk,
@@ -92,8 +98,8 @@ class Arrivals:
         kind, sizes = uploads.checked(dtype, sizes, size)
         contents = self._machine.contents
         raw = contents.find(check_digest(digest), size)
-        if raw is None and digest in self._no_room:
-            self._machine.lose(handle, self._no_room.pop(digest))
+        if raw is None and digest in self._refused:
+            self._machine.lose(handle, self._refused.pop(digest))
             return None
         if raw is None:
             self.wait_for([(digest, size)])
@@ -119,10 +125,10 @@ class Arrivals:
         if asked:
             self._machine.say(self._machine.answers.answer, 0, Status.NEED, asked)
 
-    def refuse_no_room(self) -> None:
+    def need_all(self) -> None:
         """Nothing can be done without the contents that were waited for."""
-        if self._no_room:
-            raise ProtocolError("a state does not fit into the leased memory with its contents")
+        for error in self._refused.values():
+            raise ProtocolError(f"a state cannot be had without its contents: {error.message}")
 
     def _supply(self, digest: bytes, size: int, number: int) -> None:
         """Only what was asked for, of the size that was announced, and into memory that there is."""
@@ -136,9 +142,9 @@ class Arrivals:
 
         def finished(raw: torch.Tensor) -> None:
             if transfer.unwanted:
-                self._no_room[digest] = too_much(size, self._machine.memory.live, self._machine.memory.lease)
-            else:
-                self._machine.contents.publish(digest, raw)
+                self._refused[digest] = too_much(size, self._machine.memory.live, self._machine.memory.lease)
+            elif not self._machine.contents.publish(digest, raw):
+                self._refused[digest] = RemoteOpError(_CHANGED)
             del self._needed[digest]
             self._coming.discard(digest)
 

@@ -56,14 +56,14 @@ class Contents:
         except (OSError, RuntimeError):  # removed in between
             return None
 
-    def publish(self, digest: bytes, raw: torch.Tensor) -> None:
-        """Keep these bytes under their name; ProtocolError if it is not theirs."""
+    def publish(self, digest: bytes, raw: torch.Tensor) -> bool:
+        """Keep these bytes under their name; False if it is not theirs."""
         data = memoryview(raw.numpy())
         if digest_of(data) != digest:
-            raise ProtocolError(f"the bytes supplied for {digest.hex()[:16]} are not that content")
+            return False
         if not self._folder:
             self._keep(digest, raw)
-            return
+            return True
         path = os.path.join(self._folder, digest.hex())
         partial = os.path.join(self._folder, f".{secrets.token_hex(8)}")
         try:
@@ -73,6 +73,7 @@ class Contents:
             with contextlib.suppress(OSError):
                 os.unlink(partial)
             self._keep(digest, raw)
+        return True
 
     def _keep(self, digest: bytes, raw: torch.Tensor) -> None:
         """In this process, where it counts for no lease: the oldest go first, and are asked for again if needed."""

@@ -51,7 +51,9 @@ class LocalExecutors:
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             self._keeper = subprocess.Popen(
-                [sys.executable, "-m", "dgsf.remoting.executor.local", str(theirs.fileno())], pass_fds=[theirs.fileno()]
+                [sys.executable, "-m", "dgsf.remoting.executor.local", str(theirs.fileno())],
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,  # a Ctrl-C is for the program alone; this one ends when nobody asks any more
             )
 
     def connect(self, spec: LocalSpec | None = None) -> socket.socket:
@@ -148,5 +150,8 @@ def _execute(connection: socket.socket, spec: LocalSpec) -> None:
 
 
 if __name__ == "__main__":
-    with socket.socket(fileno=int(sys.argv[1])) as channel:
+    with (
+        socket.socket(fileno=int(sys.argv[1])) as channel,
+        contextlib.suppress(ConnectionError),
+    ):  # nobody asks any more
         _keep(channel)

@@ -134,7 +134,7 @@ class Snapshots:
             return False
         raw = transfer.raw
         head = _decode(memoryview(raw.numpy())[:head_bytes])
-        arrivals.refuse_no_room()
+        arrivals.need_all()
         missing = self.missing(head[1])
         if missing:
             arrivals.wait_for(missing)

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from dgsf.remoting.guest import autocast, factories, fused, memory, special, tensor  # noqa: F401 - `special` registers its operators
+from dgsf.remoting.guest import autocast, factories, fused, memory, special, storages, tensor  # noqa: F401 - `special` registers its operators
 from dgsf.remoting.guest.bound import FORKED, bound
 from dgsf.remoting.guest.failures import guarded
 
@@ -151,6 +151,7 @@ def register() -> torch.device:
         setup = torch.utils.backend_registration._setup_privateuseone_for_python_backend
         setup("dgsf", backend_module=MODULE, hook=_Hook(), device_guard=_Guard())
         _quick_rules()
+        storages.refuse_remote()
         tensor.DEVICE = torch.device("dgsf", 0)
         library = torch.library.Library("aten", "IMPL")
         factories.register(library)

@@ -116,7 +116,8 @@ def _view(entry: Entry, args: Any, handles: list[int], floats: list[float]) -> A
     new = _make(
         RemoteTensor, layout.size, layout.stride, offset + entry.offset, None, layout.dtype, _strided, tensors.DEVICE
     )
-    new._h = Handle(bound.call(entry.kind, handles, floats), bound.stream.free)  # type: ignore[union-attr]
+    root = base._h.root or base._h.origin(base._m)
+    new._h = Handle(bound.call(entry.kind, handles, floats), bound.stream.free, root)  # type: ignore[union-attr]
     new._m = layout
     return new
 

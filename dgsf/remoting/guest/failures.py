@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 from dgsf.errors import DgsfError, OutOfMemory, RemoteOpError, by_code
+from dgsf.remoting.guest.bound import bound
 
 _kept = threading.local()  # `error`: the first of a backward pass, which runs in the thread that called for it
 _in_backward = torch._C._current_graph_task_id
@@ -110,6 +111,14 @@ def to_raise(error: BaseException) -> BaseException | None:
     return None
 
 
+def refuse_in_backward(error: Exception) -> tuple[None]:
+    """What a hook says instead of a gradient that must not be used: there is none, and why, once the pass is over."""
+    if bound.stream is None:
+        raise error  # nobody would raise it then, and no guard of ours is asked
+    _kept.__dict__.setdefault("error", error)
+    return (None,)
+
+
 def guarded(kernel: Callable[..., Any]) -> Callable[..., Any]:
     """A kernel whose errors show one frame of ours, and do not end a backward pass by ending the process."""
 
@@ -139,14 +148,19 @@ def install(stack: ExitStack) -> None:
     def _engine_run_backward(*args: Any, **kwargs: Any) -> Any:
         try:
             if not torch.autograd.is_multithreading_enabled():
-                return original(*args, **kwargs)
-            with torch.autograd.set_multithreading_enabled(False):
-                return original(*args, **kwargs)
+                found = original(*args, **kwargs)
+            else:
+                with torch.autograd.set_multithreading_enabled(False):
+                    found = original(*args, **kwargs)
         except RuntimeError:
             kept = _kept.__dict__.pop("error", None)
             if kept is not None:
                 raise kept from None
             raise
+        kept = _kept.__dict__.pop("error", None)
+        if kept is not None:  # of a hook, for which the pass went on
+            raise kept
+        return found
 
     for module in (graph, torch.autograd):
         setattr(module, "_engine_run_backward", _engine_run_backward)  # noqa: B010 - mypy knows no such name

@@ -74,21 +74,21 @@ def _describe(plan: Plan, made: Any, absolute: bool) -> tuple[Any, ...]:
     values = (made,) if len(plan.returned) == 1 else tuple(made)
     view = plan.view and not absolute
     return tuple(
-        place if isinstance(place, Place) else _result(value, view)
+        place if isinstance(place, Place) else _result(value, view, plan.view)
         for place, value in zip(plan.returned, values, strict=True)
     )
 
 
-def _result(value: Any, view: bool) -> Any:
+def _result(value: Any, view: bool, shares: bool) -> Any:
     if value is None:
         return None
     if isinstance(value, torch.Tensor):
         if value.layout is not torch.strided:
             raise OpNotAllowed(f"tensors of layout {value.layout} cannot live on a remote device; use dense ones")
         layout = bound.layouts.like(value)
-        return Spec(layout, value.storage_offset(), view)
+        return Spec(layout, value.storage_offset(), view, shares)
     if isinstance(value, list | tuple):
-        return [_result(item, view) for item in value]
+        return [_result(item, view, shares) for item in value]
     return Value(value)
 
 
@@ -136,4 +136,4 @@ def _told(plan: Plan, args: Any, item: Any) -> Any:
         return Value(item)
     dtype, sizes, strides, offset = item
     base = args[0].storage_offset() if plan.view and isinstance(args[0], RemoteTensor) else 0
-    return Spec(bound.layouts.of(dtype, sizes, strides), offset - base, plan.view)
+    return Spec(bound.layouts.of(dtype, sizes, strides), offset - base, plan.view, plan.view)

@@ -65,6 +65,10 @@ class Stream(Protocol):
         """Bytes that are live, the most that were, and the lease."""
         ...
 
+    def lease(self) -> int:
+        """Bytes of device memory that the session has in all; told when it was opened."""
+        ...
+
     def sync(self) -> None:
         """Wait until everything so far is done; raises the first error of it."""
         ...

@@ -6,7 +6,7 @@ it: results do not depend on where in its storage an argument begins, and views 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -27,6 +27,14 @@ class Layout:
 
     def __repr__(self) -> str:
         return f"Layout({self.dtype}, {tuple(self.size)}, {self.stride})"
+
+
+def reach_bytes(dtype: torch.dtype, size: Sequence[int], stride: Sequence[int]) -> int:
+    """How much memory such a tensor reaches over."""
+    if 0 in size:
+        return 0
+    steps = sum((width - 1) * step for width, step in zip(size, stride, strict=True))
+    return int(dtype.itemsize) * (1 + steps)
 
 
 class Table:

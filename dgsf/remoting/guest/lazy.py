@@ -66,6 +66,9 @@ class LazyStream:
     def memory(self, forget_peak: bool = False) -> tuple[int, int, int]:
         return self._open().memory(forget_peak)
 
+    def lease(self) -> int:
+        return self._open().lease()
+
     # --- what does not
     def free(self, handle: int) -> None:
         if self.real is not None:

@@ -13,6 +13,7 @@ from dgsf.errors import RemoteOpError
 from dgsf.remoting.guest import dispatch, infer
 from dgsf.remoting.guest.bound import bound
 from dgsf.remoting.guest.encode import Encoder
+from dgsf.remoting.guest.memory import check_fits
 from dgsf.remoting.guest.plans import ARGUMENT, ASK, CACHE_LIMIT, MANY, NOTHING, ONE, VIEW, Entry, Place, Plan, Spec
 from dgsf.remoting.guest.results import alias, build, new_handles
 from dgsf.remoting.guest.settle import run_elsewhere, settled
@@ -35,11 +36,21 @@ def learn(plan: Plan, args: Any, kwargs: Any, key: Any, handles: list[int], floa
         outcome = infer.infer(plan, args, kwargs)
     except Exception as error:
         return _second_opinion(plan, args, kwargs, key, handles, floats, error)
+    _check_fit(plan, outcome)
     if outcome.refits and kwargs and _turned(args):
         return _ask(plan, args, kwargs, key, handles, floats)
     entry = _entry(plan, args, outcome.kwargs, outcome)
     _remember(plan, key, entry)
     return dispatch.finish(entry, args, kwargs, handles, floats)
+
+
+def _check_fit(plan: Plan, outcome: infer.Outcome) -> None:
+    """Whether the device could ever hold each new tensor: told at its line, not where its values are asked for."""
+    new = [] if plan.view else [*outcome.results, *(change.spec for change in outcome.refits)]
+    for result in new:
+        for spec in result if isinstance(result, list) else [result]:
+            if isinstance(spec, Spec):
+                check_fits(spec.layout.dtype, spec.layout.size, spec.layout.stride)
 
 
 def _unusual(plan: Plan, args: Any) -> bool:
@@ -87,7 +98,7 @@ def _entry(plan: Plan, args: Any, kwargs: dict[str, Any], outcome: infer.Outcome
         only = results[0]
         if isinstance(only, Place):
             return Entry(kind, ARGUMENT, place=only)
-        if isinstance(only, Spec):
+        if isinstance(only, Spec) and only.view == only.shares:
             return Entry(kind, VIEW if only.view else ONE, layout=only.layout, offset=only.offset)
     return Entry(kind, MANY, results=results)
 
@@ -117,7 +128,7 @@ def ask_again(entry: Entry, args: Any, kwargs: Any, handles: list[int], floats: 
     plan, stream = entry.place, bound.need()
     written = [place.get(args, kwargs) for place in plan.written]
     written = [tensor for tensor in written if tensor is not None and not isinstance(tensor, list)]
-    fresh = [alias(tensor._h) for tensor in written]
+    fresh = [alias(tensor) for tensor in written]
     for tensor, handle in zip(written, fresh, strict=True):
         handles[handles.index(tensor._h.id)] = handle.id
     first, told = stream.ask(entry.kind, handles, floats)

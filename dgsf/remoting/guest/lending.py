@@ -1,8 +1,9 @@
 """Memory that its owner is about to give up is lent to uploads, which then need no copy of it.
 
-When a module moves to the device, its tensors here are dropped as soon as they are sent.  While the move lasts,
-nothing else runs, so their bytes cannot change; afterwards a tensor that nobody else holds stays as it is.  The
-hashes of all of them are taken ahead, by as many threads as there are processors.
+When a module moves to the device, its tensors here are dropped as soon as they are sent; afterwards a tensor that
+nobody else holds stays as it is.  The hashes of all of them are taken ahead, by as many threads as there are
+processors.  Another thread that writes meanwhile is noticed by the tensor's version: what it wrote to is not lent.  A
+write that comes later still makes the bytes another content than was named, which the device refuses.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ class _Offer(NamedTuple):
     """A tensor's hash; the storage may be gone, but no other one gets its name meanwhile."""
 
     storage: StorageWeakRef
+    writes: torch.Tensor | None  # counts them; None: it cannot be written to
+    version: int  # when its hash was begun
     digest: Future[bytes]
 
 
@@ -47,14 +50,17 @@ class Loans:
     def _offer(self, tensor: torch.Tensor, threads: ThreadPoolExecutor) -> None:
         region = _region(tensor)
         if region is not None and region not in self._offers and is_plain(tensor):
-            storage = StorageWeakRef(tensor.untyped_storage())
-            self._offers[region] = _Offer(storage, threads.submit(_digest, tensor))
+            storage, writes = StorageWeakRef(tensor.untyped_storage()), _writes_of(tensor)
+            self._offers[region] = _Offer(storage, writes, _version(writes), threads.submit(_digest, tensor))
 
     def digest_of(self, tensor: torch.Tensor) -> bytes | None:
         """The hash of a tensor whose bytes may be used as they are; None if they may not."""
         region = _region(tensor)
         found = self._offers.get(region) if region is not None else None
-        return None if found is None else found.digest.result()
+        if found is None:
+            return None
+        digest = found.digest.result()
+        return digest if _version(found.writes) == found.version else None
 
     def settle(self) -> None:
         for borrower in self.borrowers:
@@ -101,6 +107,19 @@ def _region(tensor: torch.Tensor) -> Region | None:
         return None
     size = tensor.numel() * tensor.element_size()
     return (tensor.untyped_storage()._cdata, tensor.data_ptr(), size) if size >= INLINE_BYTES else None
+
+
+def _writes_of(tensor: torch.Tensor) -> torch.Tensor | None:
+    """A tensor that shares the count of writes, and no memory; what uploads see of this one has a count of its own."""
+    if tensor.is_inference():
+        return None
+    counter = tensor.detach()
+    counter.data = tensor.new_empty(0)
+    return counter
+
+
+def _version(writes: torch.Tensor | None) -> int:
+    return 0 if writes is None else writes._version
 
 
 def _digest(tensor: torch.Tensor) -> bytes:

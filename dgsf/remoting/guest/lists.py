@@ -23,6 +23,8 @@ OPTIMIZERS = ("_fused_adagrad_", "_fused_adam_", "_fused_adamw_", "_fused_sgd_")
 # What `dispatch` knows as it is; torch turns everything else (numpy's numbers, tuples by name) into these first.
 _PLAIN = (RemoteTensor, torch.Tensor, list, float, int, bool, type(None), str, torch.dtype)
 
+_SILENT = (RemoteTensor, torch.Tensor, torch.nn.Parameter)  # classes that torch need not ask
+
 
 @dataclass(slots=True, frozen=True)
 class Direct:
@@ -71,16 +73,26 @@ def gathering(original: Callable[..., Any]) -> Callable[..., Any]:
     """A stand-in for an optimizer's `_init_group`, which looks at every tensor of a group many times.
 
     At each look torch asks a tensor of another class than its own whether that class wants to have a say.  Remote
-    tensors never do, so it need not ask; nor does it then ask others that the optimizer keeps beside them.
+    tensors never do, so it need not ask, unless the optimizer keeps tensors of somebody else's class beside them.
     """
 
     def gather(self: Any, group: Any, *lists: Any, **more: Any) -> Any:
-        if set(map(type, group["params"])) != {RemoteTensor}:
+        if set(map(type, group["params"])) != {RemoteTensor} or _has_others(self.state, group):
             return original(self, group, *lists, **more)
         with torch._C.DisableTorchFunctionSubclass():
             return original(self, group, *lists, **more)
 
     return gather
+
+
+def _has_others(state: Any, group: Any) -> bool:
+    """Whether a tensor of a class with a say of its own is in the group's options or in what is kept of its tensors."""
+    kinds = set(map(type, group.values()))
+    for tensor in group["params"]:
+        kept = state.get(tensor)  # `[]` would make one
+        if kept:
+            kinds.update(map(type, kept.values()))
+    return any(issubclass(kind, torch.Tensor) and kind not in _SILENT for kind in kinds)
 
 
 def optimizers() -> list[type]:

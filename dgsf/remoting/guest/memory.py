@@ -1,14 +1,22 @@
 """What torch is told of the remote device's memory: the session's lease and what is live of it.
 
-Each answer is a round trip.  A session has no cache of freed memory, so what is reserved is what is allocated.
+Each answer but the lease is a round trip.  A session has no cache of freed memory, so what is reserved is what is
+allocated.  A tensor that is larger than the whole lease is refused here, at its line.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
+
+import torch
 
 from dgsf.core.sizes import describe_bytes
 from dgsf.remoting.guest.bound import bound
+from dgsf.remoting.guest.failures import DeviceOutOfMemory
+from dgsf.remoting.guest.layout import reach_bytes
+
+_WORTH_A_LOOK = 1 << 20  # bytes; a function's session is not opened for less
 
 
 def allocated() -> int:
@@ -20,7 +28,7 @@ def peak() -> int:
 
 
 def lease() -> int:
-    return bound.need().memory()[2]
+    return bound.need().lease()
 
 
 def forget_peak() -> None:
@@ -43,6 +51,19 @@ def summary() -> str:
     live, most, total = bound.need().memory()
     rows = (("in use", live), ("most so far", most), ("leased", total))
     return "\n".join([f"memory of remote device {bound.name}", *(f"  {n:<12} {describe_bytes(v)}" for n, v in rows)])
+
+
+def check_fits(dtype: torch.dtype, size: Sequence[int], stride: Sequence[int]) -> None:
+    """Whether the device could hold such a new tensor if it held nothing else; DeviceOutOfMemory."""
+    asked = reach_bytes(dtype, size, stride)
+    if asked < _WORTH_A_LOOK or asked <= (leased := lease()):
+        return
+    raise DeviceOutOfMemory(
+        f"a tensor of {describe_bytes(asked)} is larger than the whole device memory of this session, "
+        f"{describe_bytes(leased)}; ask for more memory (gpu_memory= of the function, memory= of dgsf.attach)",
+        asked=asked,
+        leased=leased,
+    )
 
 
 ANSWERS: dict[str, Any] = {

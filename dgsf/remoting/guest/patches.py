@@ -37,7 +37,8 @@ def install(stack: ExitStack) -> None:
     """Make all the changes; the stack undoes them."""
     replace(stack, torch.nn.Module, "_apply", moves.applying(torch.nn.Module._apply))
     swap = "get_swap_module_params_on_conversion"
-    replace(stack, torch.__future__, swap, moves.swapping(getattr(torch.__future__, swap)))
+    replace(stack, torch.__future__, swap, moves.wishing_to_swap(getattr(torch.__future__, swap)))
+    replace(stack, torch.utils, "swap_tensors", moves.swapping(torch.utils.swap_tensors))
     replace(stack, torch, "load", moves.loading(torch.load))
     replace(stack, torch.Tensor, "pin_memory", lambda self, device=None: self)
     replace(stack, torch, "Generator", _Generator)

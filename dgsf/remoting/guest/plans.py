@@ -27,6 +27,7 @@ class Spec:
     layout: Layout
     offset: int = 0
     view: bool = False
+    shares: bool = False  # the memory of the first argument; all views do, also one that names its place itself
 
 
 @dataclass(slots=True, frozen=True)

@@ -51,7 +51,9 @@ class RecordingStream:
         self._now = now_ns
 
     def start(self) -> None:
-        """Forget what was before, and note from now on; nothing may be under way."""
+        """Forget what was before, and note from now on; waits for what is still under way, which is no part of it."""
+        if self.real.unanswered:
+            self.real.sync()
         self.events = []
         self.began = self._now()
 
@@ -108,6 +110,9 @@ class RecordingStream:
     def memory(self, forget_peak: bool = False) -> tuple[int, int, int]:
         found: tuple[int, int, int] = self._noted("ask for the memory", self.real.memory, forget_peak)
         return found
+
+    def lease(self) -> int:
+        return self.real.lease()
 
     def sync(self) -> None:
         self._noted("synchronize", self.real.sync)

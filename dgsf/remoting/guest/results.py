@@ -35,23 +35,23 @@ def own_handles(entry: Entry, args: Any, kwargs: Any, handles: list[int]) -> lis
     fresh = []
     for change in entry.refits:
         tensor = change.place.get(args, kwargs)
-        handle = alias(tensor._h)
+        handle = alias(tensor)
         handles[handles.index(tensor._h.id)] = handle.id
         fresh.append((tensor, handle, change.spec))
     return fresh
 
 
-def alias(handle: Handle) -> Handle:
+def alias(tensor: RemoteTensor) -> Handle:
     """Another handle of the same remote tensor, with metadata of its own."""
     stream, kinds = bound.need(), bound.layouts.kinds
     if "alias" not in kinds:
         kinds["alias"] = Kind("aten::alias", [{TENSOR: 0}])
-    return Handle(stream.call(kinds["alias"], [handle.id]), stream.free)
+    return Handle(stream.call(kinds["alias"], [tensor._h.id]), stream.free, tensor._h.origin(tensor._m))
 
 
 def build(results: tuple[Any, ...], args: Any, kwargs: Any, first: int) -> Any:
     """The results of one call, its new handles beginning at `first`."""
-    base = args[0].storage_offset() if args and type(args[0]) is RemoteTensor else 0
+    base = args[0] if args and type(args[0]) is RemoteTensor else None
     made: list[Any] = []
     for result in results:
         kind = type(result)
@@ -73,9 +73,10 @@ def build(results: tuple[Any, ...], args: Any, kwargs: Any, first: int) -> Any:
     return tuple(made) if made else None
 
 
-def _tensors(specs: Any, base: int, first: int) -> list[RemoteTensor | None]:
+def _tensors(specs: Any, base: RemoteTensor | None, first: int) -> list[RemoteTensor | None]:
     """The tensors of consecutive handles; written for lists of hundreds."""
     free, device = bound.need().free, tensors.DEVICE
+    start, root = (0, None) if base is None else (base.storage_offset(), base._h.origin(base._m))
     made: list[Any] = []
     for number, spec in enumerate(specs, first):
         if spec is None:
@@ -83,9 +84,9 @@ def _tensors(specs: Any, base: int, first: int) -> list[RemoteTensor | None]:
             made.append(None)
             continue
         layout = spec.layout
-        offset = spec.offset + base if spec.view else spec.offset
+        offset = spec.offset + start if spec.view else spec.offset
         new = _make(RemoteTensor, layout.size, layout.stride, offset, None, layout.dtype, _strided, device)
-        new._h = Handle(number, free)
+        new._h = Handle(number, free, root if spec.shares else None)
         new._m = layout
         made.append(new)
     return made

@@ -85,12 +85,16 @@ class Saver:
             self._begin()
 
     def save_now(self) -> None:
-        """And wait for it."""
+        """Saves all calls until now, and waits for it; a device that is lost meanwhile costs the attempt."""
         if self._policy is None:
             return
+        if self._saving is not None:  # it began earlier, and what is held back since then is not in it
+            self._finish(self._saving)
         while self._saving is None:
             self._begin()
-        saving = self._saving
+        self._finish(self._saving)
+
+    def _finish(self, saving: Saving) -> None:
         self._link.wait(saving.done)
         while self._saving is saving and not saving.state.done:
             self._link.wait(saving.state)

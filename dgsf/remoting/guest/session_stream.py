@@ -127,6 +127,9 @@ class SessionStream:
         live, most, lease = self._read(lambda request: [_MEMORY, request, forget_peak]).content
         return live, most, lease
 
+    def lease(self) -> int:
+        return self.device.memory_bytes
+
     # --- data ---------------------------------------------------------------------------------
     def upload(self, tensor: torch.Tensor) -> int:
         with self._lock:
@@ -183,7 +186,7 @@ class SessionStream:
             self._flush(self._now())
 
     def checkpoint(self) -> None:
-        """Saves the device's state now, instead of when it pays."""
+        """Saves the device's state as of all calls so far, now instead of when it pays."""
         with self._lock:
             self._link.saver.save_now()
 

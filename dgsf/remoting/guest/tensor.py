@@ -12,8 +12,10 @@ import torch
 
 from dgsf.remoting.guest import failures
 from dgsf.remoting.guest.bound import bound
+from dgsf.remoting.guest.deepcopies import deep_copy
 from dgsf.remoting.guest.elements import printed
 from dgsf.remoting.guest.layout import PENDING, Layout
+from dgsf.remoting.guest.memory import check_fits
 
 DEVICE_NAME = "dgsf"
 _make = torch.Tensor._make_wrapper_subclass
@@ -22,13 +24,23 @@ _plain_data = torch.Tensor.data
 
 
 class Handle:
-    """The right to one remote tensor; the last one to let go frees it. -1: no memory was asked for yet."""
+    """The right to one remote tensor; the last one to let go frees it. -1: no memory was asked for yet.
 
-    __slots__ = ("free", "id")
+    Of a view it also knows whose memory that is: the number and layout of the tensor that it was made for.
+    """
 
-    def __init__(self, number: int, free: Any) -> None:
+    __slots__ = ("free", "id", "root")
+
+    def __init__(self, number: int, free: Any, root: tuple[int, Layout] | None = None) -> None:
         self.id = number
         self.free = free
+        self.root = root
+
+    def origin(self, layout: Layout) -> tuple[int, Layout]:
+        """Whose memory this is: that of the first tensor of it, by default one of this layout."""
+        if self.root is None:
+            self.root = (self.id, layout)
+        return self.root
 
     def __del__(self) -> None:
         if self.id >= 0:
@@ -99,22 +111,8 @@ class RemoteTensor(torch.Tensor):
     def __format__(self, spec: str) -> str:
         return self.item().__format__(spec) if self.dim() == 0 else object.__format__(self, spec)
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
-        if not self.is_leaf:
-            raise RuntimeError(
-                "Only Tensors created explicitly by the user support the deepcopy protocol at the moment"
-            )
-        if id(self) in memo:
-            return memo[id(self)]
-        with torch.no_grad():
-            new = self.detach().clone().requires_grad_(self.requires_grad)
-        memo[id(self)] = new
-        for name, value in self.__dict__.items():
-            if name not in ("_h", "_m"):
-                new.__dict__[name] = value
-        if self.grad is not None:
-            new.grad = self.grad.__deepcopy__(memo)
-        return new
+    def __deepcopy__(self, memo: dict[Any, Any]) -> Any:
+        return deep_copy(self, memo)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         local: Any = self.detach().cpu()
@@ -157,6 +155,7 @@ def share(layout: Layout, handle: Handle, offset: int = 0) -> RemoteTensor:
 
 def pending(dtype: torch.dtype, size: Any, stride: Any) -> RemoteTensor:
     """A tensor whose memory nobody has asked for yet; most are filled by an upload and never need the asking."""
+    check_fits(dtype, size, stride)
     new = _make(RemoteTensor, size, stride, 0, None, dtype, _strided, DEVICE)
     new._h = Handle(-1, bound.need().free)
     new._m = PENDING

@@ -15,6 +15,7 @@ from dgsf.remoting.guest.elements import cut_from_whole
 from dgsf.remoting.guest.encode import DTYPE_CODE
 from dgsf.remoting.guest.kinds import Kind
 from dgsf.remoting.guest.layout import PENDING, Layout
+from dgsf.remoting.guest.memory import check_fits
 from dgsf.remoting.guest.tensor import Handle, RemoteTensor, share, wrap
 from dgsf.remoting.protocol import TENSOR
 
@@ -31,6 +32,7 @@ def plain(tensor: torch.Tensor) -> torch.Tensor:
 def upload(tensor: torch.Tensor) -> RemoteTensor:
     """A copy of a CPU tensor on the device, contiguous."""
     stream, local = bound.need(), plain(tensor).contiguous()
+    check_fits(local.dtype, local.shape, local.stride())
     return wrap(bound.layouts.like(local), stream.upload(local))
 
 

@@ -38,6 +38,7 @@ class Uploads:
         self._copies = Copies()
         self._shapes: dict[bytes, Shape] = {}
         self._borrowed: dict[bytes, torch.Tensor] = {}  # whose owner has not yet given it up
+        self._unsure: set[bytes] = set()  # were borrowed: another thread may have changed them after they were named
         self._missed: dict[Shape, int] = {}  # size -> answers seen when it was first needed
         self._answers = 0
         self._transfers = 0
@@ -80,6 +81,7 @@ class Uploads:
     def keep_only(self, digests: set[bytes]) -> None:
         for digest in [digest for digest in self.contents if digest not in digests]:
             del self.contents[digest]
+            self._unsure.discard(digest)
             self._shapes.pop(digest, None)
 
     def _is_fresh(self, shape: Shape) -> bool:
@@ -90,14 +92,22 @@ class Uploads:
     def _kept(self, tensor: torch.Tensor, size: int) -> tuple[bytes, memoryview]:
         """The hash and the bytes that are kept: those we have, or a copy, which no other thread can change any more."""
         digest = self._borrow(tensor) or digest_of(_bytes_at(tensor, size))
-        data = self.contents.get(digest)
+        data = self._sure(digest)
         if data is None:
             data = self._copies.of(tensor, size)
             digest = digest_of(data)
         return digest, data
 
+    def _sure(self, digest: bytes) -> memoryview | None:
+        """The bytes of a content that we have, and that still are what they were."""
+        data = self.contents.get(digest)
+        if data is None or digest not in self._unsure or digest in self._borrowed:
+            return data
+        self._unsure.discard(digest)
+        return data if digest_of(data) == digest else None
+
     def _named(self, digest: bytes, data: memoryview, handle: int, shape: Shape) -> list[Any]:
-        self.contents.setdefault(digest, data)
+        self.contents[digest] = data
         self._shapes[digest] = shape
         self.unconfirmed = True
         return [_KNOWN, handle, shape[0], shape[1], data.nbytes, digest]
@@ -119,6 +129,7 @@ class Uploads:
         if digest not in self.contents:
             self.contents[digest] = lending.memory_of(tensor)
             self._borrowed[digest] = tensor
+            self._unsure.add(digest)
             loans.borrowers.add(self)
         return digest
 

@@ -8,15 +8,15 @@ ON CONFLICT (name) DO UPDATE SET
     slots = excluded.slots, speed = excluded.speed, price_nano_per_us = excluded.price_nano_per_us,
     state = excluded.state, host_id = excluded.host_id, unix_path = excluded.unix_path,
     tcp_host = excluded.tcp_host, tcp_port = excluded.tcp_port, info = excluded.info,
-    incarnation = d.incarnation + 1, heartbeat_at = clock_timestamp()
+    incarnation = d.incarnation + 1, heartbeat_at = clock_timestamp(), forgotten_at = NULL
 RETURNING id, name, node, kind, type, memory_bytes, slots, speed, price_nano_per_us, state, incarnation,
           host_id, unix_path, tcp_host, tcp_port, info, heartbeat_at
 
 -- name: list_devices
--- The whole pool, in a stable order.
+-- The whole pool, in a stable order; without lost devices that were forgotten.
 SELECT id, name, node, kind, type, memory_bytes, slots, speed, price_nano_per_us, state, incarnation,
        host_id, unix_path, tcp_host, tcp_port, info, heartbeat_at
-FROM devices ORDER BY id
+FROM devices WHERE forgotten_at IS NULL ORDER BY id
 
 -- name: beat_devices
 -- Locks in id order, so that two beats and a grant never wait for each other in a circle.
@@ -47,6 +47,12 @@ RETURNING id, name, node, kind, type, memory_bytes, slots, speed, price_nano_per
 -- name: restore_device
 -- And back. Should it not be well, its next heartbeat says so.
 UPDATE devices SET state = 'healthy' WHERE id = $1 AND state = 'draining'
+RETURNING id, name, node, kind, type, memory_bytes, slots, speed, price_nano_per_us, state, incarnation,
+          host_id, unix_path, tcp_host, tcp_port, info, heartbeat_at
+
+-- name: forget_device
+-- A lost device leaves the listing until it registers again.
+UPDATE devices SET forgotten_at = clock_timestamp() WHERE id = $1 AND state = 'lost'
 RETURNING id, name, node, kind, type, memory_bytes, slots, speed, price_nano_per_us, state, incarnation,
           host_id, unix_path, tcp_host, tcp_port, info, heartbeat_at
 

@@ -1,0 +1,77 @@
+"""`copy.deepcopy` of remote tensors, as torch does it of its own: what shared memory shares it in the copy, too.
+
+torch copies a tensor's whole storage, once per deepcopy, and cuts the tensor out of that copy.  A remote tensor has no
+storage here, but its handle knows the tensor that its memory was made for.  Parameters are copied alone, without
+gradients, as torch's are.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import torch
+
+from dgsf.remoting.guest.layout import Layout, reach_bytes
+
+_OWN = ("_h", "_m")
+
+
+def deep_copy(tensor: Any, memo: dict[Any, Any]) -> Any:
+    """The copy of a remote tensor within one deepcopy, whose memo this is."""
+    if not tensor.is_leaf:
+        raise RuntimeError("Only Tensors created explicitly by the user support the deepcopy protocol at the moment")
+    if id(tensor) in memo:
+        return memo[id(tensor)]
+    is_parameter = getattr(tensor, "_is_param", False)
+    with torch.no_grad():
+        plain = tensor.detach()
+        new = plain.clone() if is_parameter else _joined(plain, memo.setdefault("dgsf", {}))
+        memo[id(tensor)] = new.requires_grad_(tensor.requires_grad)
+    if is_parameter:
+        new._is_param = True
+        return new
+    if tensor.grad is not None:
+        new.grad = deep_copy(tensor.grad, memo)
+    new.__dict__.update({name: copy.deepcopy(v, memo) for name, v in tensor.__dict__.items() if name not in _OWN})
+    return new
+
+
+def _joined(tensor: Any, copies: dict[int, Any]) -> Any:
+    """A tensor cut out of the copy of its whole memory, which is made by whoever comes first."""
+    number, made_for = tensor._h.origin(tensor._m)
+    if number not in copies:
+        copies[number] = _whole(tensor, made_for)
+    whole = copies[number]
+    if whole._m is tensor._m and not tensor.storage_offset():
+        return whole.detach()
+    if _end(whole) < _end(tensor):
+        raise RuntimeError(
+            "deepcopy: a remote tensor was resized after a view of it was made; clone one of the two first"
+        )
+    if whole.dtype is not tensor.dtype:
+        whole = _flat(whole, _end(whole)).view(tensor.dtype)
+    return whole.as_strided(tensor.shape, tensor.stride(), tensor.storage_offset()).detach()
+
+
+def _whole(tensor: Any, made_for: Layout) -> Any:
+    """A copy of all memory behind a tensor, which may be a small view of it."""
+    if tensor._m is made_for and not tensor.storage_offset():
+        new = tensor.clone()
+        if new.stride() == tensor.stride():
+            return new
+    return _flat(tensor, max(_reach(made_for), _end(tensor))).clone()
+
+
+def _flat(tensor: Any, size: int) -> Any:
+    """The first bytes of its memory, all in a row."""
+    return tensor.as_strided((size // tensor.element_size(),), (1,), 0)
+
+
+def _end(tensor: Any) -> int:
+    """Where a tensor ends, in bytes from the beginning of its memory."""
+    return int(tensor.storage_offset()) * int(tensor.element_size()) + _reach(tensor._m)
+
+
+def _reach(layout: Layout) -> int:
+    return reach_bytes(layout.dtype, layout.size, layout.stride)

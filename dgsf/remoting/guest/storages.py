@@ -1,0 +1,29 @@
+"""Storages: a remote device has none in this process, and torch ends the process that asks it to make one.
+
+Storages of all other devices are made as before; those that torch makes by itself do not come this way at all.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from dgsf.errors import OpNotAllowed
+from dgsf.remoting.guest.tensor import DEVICE_NAME
+
+NO_STORAGE = "a remote device has no storages in this process; make a tensor there: torch.empty(..., device=...)"
+
+
+def refuse_remote() -> None:
+    """From now on, whoever asks for a storage on the remote device is told so."""
+    original: Any = torch.UntypedStorage.__new__
+
+    def __new__(cls: Any, *args: Any, device: Any = None, **more: Any) -> Any:
+        if device is None:
+            return original(cls, *args, **more)
+        if torch.device(device).type == DEVICE_NAME:
+            raise OpNotAllowed(NO_STORAGE)
+        return original(cls, *args, device=device, **more)
+
+    torch.UntypedStorage.__new__ = __new__
