@@ -17,6 +17,7 @@ from click.core import ParameterSource
 
 from dgsf.cli.output import human_us, json_option, show_json, show_rows
 from dgsf.cli.simoptions import DRAWN, TRACES, Options, assumed, settled
+from dgsf.cli.simplan import check_planner, describe, planned_hours
 from dgsf.core.policies import DEFAULT_PLACEMENT, PLACEMENT_POLICIES
 from dgsf.errors import UsageError
 
@@ -137,6 +138,9 @@ Dates and times are written like 2024-01-31 13:45:00; cpu_milli is 1000 per core
 )
 @click.option("--exclusive", is_flag=True, help="every call gets a whole device")
 @click.option("--against-exclusive", is_flag=True, help="compare sharing with a whole device for every call")
+@click.option(
+    "--planned", is_flag=True, help="also plan all tasks beforehand, never moving: the fewest GPU hours found (tenants)"
+)
 @click.option("--plot", type=click.Path(path_type=Path), help="draw the comparison into a .png, .svg or .pdf file")
 @click.option("--html", type=click.Path(path_type=Path), help="write the whole report as one HTML file")
 @json_option
@@ -147,6 +151,8 @@ def command(plot: Path | None, html: Path | None, as_json: bool, **given: Any) -
 
     check_drawing(plot, html)
     options = settled(Options(**given), _written(given))
+    if options.planned:
+        check_planner()
     two_ways = options.against_exclusive
     options, changes = _changes(options)
     wanted = _experiment(options, changes)
@@ -154,7 +160,8 @@ def command(plot: Path | None, html: Path | None, as_json: bool, **given: Any) -
     with _progress(runs) as tell:
         results = _two_ways(wanted, tell) if two_ways else run_experiment(wanted, tell)
     title = f"{options.arrivals} on {wanted.pool.name}: {results[0].calls:,} calls, {wanted.pool.devices:,} devices"
-    _show(results, title, as_json)
+    planned = planned_hours(wanted.workload(options.seed), options.seed) if options.planned else None
+    _show(results, title, as_json, planned)
     if two_ways and not as_json:
         _show_ratio(*results)
     found = {"calls": results[0].calls, "policies": wanted.policies, "duty": _duties(options, wanted), **changes}
@@ -289,14 +296,17 @@ def _two_ways(wanted: Experiment, tell: Progress | None) -> list[Result]:
 
 
 # --- what is shown ----------------------------------------------------------------------------
-def _show(results: list[Result], title: str, as_json: bool) -> None:
+def _show(results: list[Result], title: str, as_json: bool, planned: float | None) -> None:
     from dgsf.sim.report import rows
 
     if as_json:
-        show_json({"results": [dataclasses.asdict(result) for result in results]})
+        more = {} if planned is None else {"planned_gpu_hours": planned}
+        show_json({"results": [dataclasses.asdict(result) for result in results], **more})
         return
     click.secho(title, bold=True)
     show_rows(rows(results), ("figure", *(result.policy for result in results)), empty="")
+    if planned is not None:
+        click.echo(describe(planned, results[0].policy, results[0].gpu_hours))
 
 
 def _show_ratio(shared: Result, exclusive: Result) -> None:

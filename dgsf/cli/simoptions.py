@@ -63,6 +63,7 @@ class Options:
     move_pause_s: float
     exclusive: bool
     against_exclusive: bool
+    planned: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +93,7 @@ _BELONGINGS = (
     _Belonging(
         ("attach", "round_trip_us", "link_mib_per_s"), lambda given: given.recording is not None, "--recording FILE"
     ),
+    _Belonging(("planned",), lambda given: given.arrivals == "tenants", "parts of devices (--arrivals tenants)"),
     _Belonging(("move_copy_s", "move_pause_s"), lambda given: given.moves > 0, "--moves above 0"),
     _Belonging(("mttr_s",), lambda given: given.mtbf_h > 0, "--mtbf-h above 0"),
 )

@@ -246,3 +246,30 @@ def test_whoever_lacks_a_trace_reads_what_it_is_its_columns_and_what_to_do(sim, 
     assert PUBLISHED[name] in err and ", ".join(COLUMNS[name]) in err
     assert READERS[name][0] in err and "DGSF_TRACES" in err and "--trace-file" in err
     assert f"there is none in {tmp_path}" in err
+
+
+TENANTS = """name,tenant,arrival_s,duration_s,gpu_percent
+a,x,0,100,60
+b,x,10,50,60
+c,y,20,90,40
+d,y,30,30,40
+"""
+
+
+def test_tasks_that_are_known_beforehand_are_planned(sim, tmp_path):
+    (tmp_path / "mine.csv").write_text(TENANTS)
+    words = ("--trace-file", str(tmp_path / "mine.csv"), "--planned")
+    code, out, _ = sim(*words)
+    assert code == 0
+    assert re.search(r"planned beforehand, never moving: 0\.04444 GPU hours; dgsf used 1\.\d+ times that", out)
+    found = json.loads(sim(*words, "--json")[1])
+    assert found["planned_gpu_hours"] * 3600 == pytest.approx(110 + 50)
+    code, _, err = sim("--planned")
+    assert code == 2 and "--planned" in err and "tenants" in err
+
+
+def test_without_numba_the_way_out_is_told(sim, tmp_path, monkeypatch):
+    (tmp_path / "mine.csv").write_text(TENANTS)
+    monkeypatch.setitem(sys.modules, "dgsf.sim.repack", None)
+    code, _, err = sim("--trace-file", str(tmp_path / "mine.csv"), "--planned")
+    assert code == 2 and "extra 'sim'" in err

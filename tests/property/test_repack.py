@@ -1,0 +1,67 @@
+"""Whatever is repacked: every task has a GPU, none is overfilled, and of few tasks the plan is the best there is."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dgsf.core.placement.plan import time_in_use
+from dgsf.sim.repack import repack
+
+TASK = st.tuples(st.integers(0, 300), st.integers(1, 200), st.integers(1, 1000))
+
+
+def _intervals(tasks):
+    return [(start / 10, (start + length) / 10, share) for start, length, share in tasks]
+
+
+def _fits(intervals, gpus):
+    for gpu in set(gpus):
+        mine = [interval for interval, where in zip(intervals, gpus, strict=True) if where == gpu]
+        if any(sum(share for start, end, share in mine if start <= now < end) > 1000 for now, _, _ in mine):
+            return False
+    return True
+
+
+def _plans(tasks):
+    """All ways to divide so many tasks among GPUs that are alike."""
+    plans = [[]]
+    for _ in range(tasks):
+        plans = [[*plan, gpu] for plan in plans for gpu in range(max(plan, default=-1) + 2)]
+    return plans
+
+
+@settings(max_examples=60, deadline=None)
+@given(tasks=st.lists(TASK, min_size=1, max_size=30), seed=st.integers(0, 5))
+def test_a_plan_fits_and_takes_the_time_that_it_says(tasks, seed):
+    intervals = _intervals(tasks)
+    gpus, time = repack(intervals, rounds=300, seed=seed)
+    assert len(gpus) == len(tasks) and _fits(intervals, gpus)
+    assert time == pytest.approx(time_in_use(intervals, gpus))
+
+
+@settings(max_examples=30, deadline=None)
+@given(tasks=st.lists(TASK, min_size=1, max_size=6))
+def test_of_few_tasks_the_plan_is_the_best_there_is(tasks):
+    intervals = _intervals(tasks)
+    best = min(time_in_use(intervals, gpus) for gpus in _plans(len(tasks)) if _fits(intervals, gpus))
+    assert repack(intervals, rounds=3000)[1] == pytest.approx(best)
+
+
+def test_the_same_seed_gives_the_same_plan_and_progress_is_told():
+    intervals = _intervals([(7 * n % 300, 20 + 13 * n % 170, 50 + 37 * n % 700) for n in range(80)])
+    told = []
+    first = repack(intervals, 2000, 3, lambda *words: told.append(words))
+    assert first == repack(intervals, 2000, 3)
+    assert told == [(2000, 2000, pytest.approx(first[1]))]
+
+
+def test_nothing_to_plan_and_what_cannot_be_planned():
+    assert repack([]) == ([], 0.0)
+    with pytest.raises(ValueError, match="at most 1000"):
+        repack([(0.0, 1.0, 1001)])
+    with pytest.raises(ValueError, match="must take at least"):
+        repack([(1.0, 1.0, 10)])
+    with pytest.raises(ValueError, match="more than 64 GPUs"):
+        repack([(0.0, 1.0, 600)] * 65)
