@@ -71,7 +71,7 @@ class Saver:
         if self._policy is None or self._link.recovering:
             return
         if self._saving is not None:
-            self._take_if_done()
+            self.take_if_here()
             return
         busy = self._busy(now)
         if not self._is_due(busy):
@@ -94,7 +94,7 @@ class Saver:
         self._link.wait(saving.done)
         while self._saving is saving and not saving.state.done:
             self._link.wait(saving.state)
-        self._take_if_done()
+        self.take_if_here()
 
     def forget(self) -> None:
         """The device that was asked is lost."""
@@ -146,7 +146,13 @@ class Saver:
         except DgsfError as error:
             self._link.broke(channel, error)
 
-    def _take_if_done(self) -> None:
+    @property
+    def here(self) -> bool:
+        """Whether all of one has come that is not taken yet."""
+        return self._saving is not None and self._saving.state.done
+
+    def take_if_here(self) -> None:
+        """A complete state counts from now on, also if the device that gave it is lost."""
         saving = self._saving
         if saving is not None and saving.state.done:
             self._saving = None
