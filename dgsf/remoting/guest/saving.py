@@ -16,6 +16,7 @@ from dgsf.core.checkpointing import CheckpointCost, CheckpointPolicy, time_lost
 from dgsf.errors import DgsfError
 from dgsf.remoting.guest.answers import Question
 from dgsf.remoting.guest.checkpoint import absorb
+from dgsf.remoting.guest.copies import Copies
 from dgsf.remoting.guest.journal import Mark
 from dgsf.remoting.guest.recorder import Recorder
 from dgsf.remoting.guest.uploads import Uploads
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from dgsf.remoting.guest.survival import Survival
 
 _SYNC, _SNAPSHOT = int(Record.SYNC), int(Record.SNAPSHOT)
+_KEPT_BYTES = 512 * 1024**2  # of memory for states: two take turns, and there are two whenever one arrives
+_ROUNDED = 1024**2  # states of one program differ by a few bytes
 _PATIENCE = 0.5  # of the replay bound: so much work a due checkpoint lets pass to find few tensors alive
 
 
@@ -61,6 +64,7 @@ class Saver:
         self._uploads = uploads
         self._policy = policy
         self._now = now
+        self._memory = Copies(_KEPT_BYTES)
         self._saving: Saving | None = None
         self._calls_saved = 0  # calls that the last checkpoint covers
         self._busy_meanwhile = 0.0  # work that was done while it was under way
@@ -115,7 +119,7 @@ class Saver:
     def _begin(self) -> None:
         link, recorder = self._link, self._recorder
         done, state = link.question(), link.question(lambda content: int(content[1]))
-        done.on_done = self._told
+        done.on_done, state.place_of = self._told, self._place
         records = [*recorder.take(), [_SYNC, done.number]]  # an error before it is told to the SYNC, also in a replay
         link.send(records)
         link.count_busy()
@@ -126,6 +130,9 @@ class Saver:
         recorder.low = 0
         link.send([], state, [_SNAPSHOT, state.number, link.saved.number])
         threading.Thread(target=self._drain, args=(saving,), name="dgsf-checkpoint", daemon=True).start()
+
+    def _place(self, size: int) -> memoryview:
+        return self._memory.place(-(-size // _ROUNDED) * _ROUNDED)[:size]
 
     def _told(self, done: Question) -> None:
         """Everything before the snapshot is done; an error of it is for the program, when it asks."""
