@@ -42,6 +42,7 @@ class Saving:
     calls: int
     busy: float
     began: float | None = None  # when the device had done all before it and turned to it
+    copied: float | None = None  # when it turned to what was behind it
     ended: float | None = None  # when the last byte was here
     calls_ended: int = 0  # and how many calls had been made by then
 
@@ -69,8 +70,15 @@ class Saver:
         self._calls_saved = 0  # calls that the last checkpoint covers
         self._busy_meanwhile = 0.0  # work that was done while it was under way
         self._due_since: float | None = None  # in seconds of work; while the program rests, nothing changes
+        self._answered = 0.0  # work that there was to replay at the last answer
 
-    def consider(self, now: float) -> None:
+    def answered(self, now: float) -> None:
+        """A round of the program is over: a good moment, and the next one is probably a round away."""
+        busy = self._busy(now)
+        round_seconds, self._answered = busy - self._answered, busy
+        self.consider(now, max(0.0, round_seconds))
+
+    def consider(self, now: float, ahead: float = 0.0) -> None:
         """Takes a finished one, or begins one if it is time to."""
         if self._policy is None or self._link.recovering:
             return
@@ -78,7 +86,7 @@ class Saver:
             self.take_if_here()
             return
         busy = self._busy(now)
-        if not self._is_due(busy):
+        if not self._is_due(busy, ahead):
             return
         if self._due_since is None:
             self._due_since = busy
@@ -111,10 +119,10 @@ class Saver:
         link = self._link
         return link.busy + (now - link.busy_since if link.busy_since is not None else 0.0)
 
-    def _is_due(self, busy: float) -> bool:
+    def _is_due(self, busy: float, ahead: float) -> bool:
         assert self._policy is not None
-        worked, journal = busy - self._busy_meanwhile, self._link.journal.bytes
-        return self._policy.due(busy=busy, worked=worked, cost=self.cost.seconds, journal_bytes=journal)
+        worked, journal, cost = busy - self._busy_meanwhile, self._link.journal.bytes, self.cost.seconds
+        return self._policy.due(busy=busy, worked=worked, cost=cost, journal_bytes=journal, ahead=ahead)
 
     def _begin(self) -> None:
         link, recorder = self._link, self._recorder
@@ -132,6 +140,9 @@ class Saver:
         threading.Thread(target=self._drain, args=(saving,), name="dgsf-checkpoint", daemon=True).start()
 
     def _place(self, size: int) -> memoryview:
+        """Where the bytes go of a state that was copied just now."""
+        if self._saving is not None:
+            self._saving.copied = self._now()
         return self._memory.place(-(-size // _ROUNDED) * _ROUNDED)[:size]
 
     def _told(self, done: Question) -> None:
@@ -175,12 +186,14 @@ class Saver:
             self.checkpoints += 1
             self._measure(saving, len(state.bulk))
         link.busy = max(0.0, link.busy - saving.busy)
+        self._answered -= saving.busy
         self._busy_meanwhile = self._busy(self._now())
 
     def _measure(self, saving: Saving, size: int) -> None:
         """What it cost, by how much slower the program made its calls meanwhile."""
         if saving.began is not None and saving.ended is not None:
             usual = (saving.calls - self._calls_saved) / saving.busy if saving.busy else 0.0
-            lost = time_lost(saving.ended - saving.began, saving.calls_ended - saving.calls, usual)
+            copied = saving.copied - saving.began if saving.copied is not None else 0.0
+            lost = time_lost(saving.ended - saving.began, saving.calls_ended - saving.calls, usual, copied)
             self.cost.measure(size, lost)
         self._calls_saved = saving.calls
