@@ -60,7 +60,7 @@ def child_part(name: str, command: Callable[[], Command], log: Path, **more: obj
 
 
 def delay_after(failures: int) -> float:
-    """How long a part rests that ended so many times in a row: whoever waits for one that was killed waits no longer."""
+    """How long a part rests that ended so many times in a row; one that was killed once is waited for: not at all."""
     return min(FIRST_DELAY * 2 ** (failures - 2), LONGEST_DELAY) if failures > 1 else 0.0
 
 

@@ -314,7 +314,7 @@ class Survival:
 
     # --- mending ------------------------------------------------------------------------------
     def _mend(self) -> None:
-        """Does what has arrived asks for: takes a checkpoint, supplies contents, brings a lost state back, or raises."""
+        """Does what arrived words ask for: takes a state, brings a lost one back, supplies contents, raises the end."""
         self.check_alive()
         if self.recovering:
             if self._lost is not None:
