@@ -14,7 +14,7 @@ from dataclasses import dataclass
 REPLAY_SECONDS = 0.8
 SHARE = 0.07
 JOURNAL_BYTES = 256 * 1024**2
-BYTES_PER_SECOND = 1.5e9  # until it has been measured
+BYTES_PER_SECOND = 3e9  # until it has been measured
 _LEAST_LOST = 0.1  # of the time that one is sent: a program loses at least so much beside the copy
 _LEAST_REPLAY = 0.5  # of the bound: what is not worth saving yet, however long the next round will be
 _LEAST_SECONDS = 0.002
@@ -62,12 +62,15 @@ class CheckpointCost:
         if not self.measured:
             self.bytes += size
 
-    def measure(self, size: int, seconds: float) -> None:
-        """One was taken and cost the program so much: the latest size, the speed as a running mean."""
+    def measure(self, size: int, seconds: float, first: bool = False) -> None:
+        """One was taken and cost the program so much: the latest size, the speed as a running mean.
+
+        The first of a device is slow, because all memory for it is fresh: it says nothing of the next.
+        """
         self.bytes = size
         speed = max(size, 1) / max(seconds, _LEAST_SECONDS)
-        if size >= 1_000_000:
-            self.bytes_per_second = (self.bytes_per_second + speed) / 2  # the first one is slow: fresh memory
+        if size >= 1_000_000 and not first:
+            self.bytes_per_second = (self.bytes_per_second + speed) / 2
         self.measured = True
 
     @property
