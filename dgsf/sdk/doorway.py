@@ -24,7 +24,7 @@ from dgsf.wire.tickets import knock
 
 CONNECT_SECONDS = 10.0
 RETURN_SECONDS = 60.0  # for a proxy to be there again
-PAUSES = (0.02, 1.0)  # between two tries: at least, at most
+PAUSES = (0.05, 1.0)  # between two tries: at least, at most
 PAUSE_SHARE = 0.1  # of the time that was waited already: a door that opens is found at most so much later
 _ANYWHERE = ("0.0.0.0", "::", "")  # noqa: S104 - what a server may bind to, not what we connect to
 
