@@ -37,9 +37,9 @@ class Question:
         self.bulk: memoryview | None = None
 
     def finish(self) -> None:
-        self.done = True
         if self.on_done is not None:
             self.on_done(self)
+        self.done = True  # last: a thread that sees this finds the rest done, too
 
 
 class Answers:

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 _SYNC, _SNAPSHOT = int(Record.SYNC), int(Record.SNAPSHOT)
 _KEPT_BYTES = 512 * 1024**2  # of memory for states: two take turns, and there are two whenever one arrives
-_ROUNDED = 1024**2  # states of one program differ by a few bytes
 _PATIENCE = 0.5  # of the replay bound: so much work a due checkpoint lets pass to find few tensors alive
 
 
@@ -145,7 +144,7 @@ class Saver:
         """Where the bytes go of a state that was copied just now."""
         if self._saving is not None:
             self._saving.copied = self._now()
-        return self._memory.place(-(-size // _ROUNDED) * _ROUNDED)[:size]
+        return self._memory.place(_rounded(size))[:size]
 
     def _told(self, done: Question) -> None:
         """Everything before the snapshot is done; an error of it is for the program, when it asks."""
@@ -200,3 +199,9 @@ class Saver:
             self.cost.measure(size, lost, self._first)
             self._first = False
         self._calls_saved = saving.calls
+
+
+def _rounded(size: int) -> int:
+    """A little more: states of one program differ by a few bytes, and memory is found again by its size."""
+    unit = 1 << max(16, size.bit_length() - 4)
+    return -(-size // unit) * unit
