@@ -18,6 +18,7 @@ BYTES_PER_SECOND = 3e9  # until it has been measured
 _LEAST_LOST = 0.1  # of the time that one is sent: a program loses at least so much beside the copy
 _LEAST_REPLAY = 0.5  # of the bound: what is not worth saving yet, however long the next round will be
 _LEAST_SECONDS = 0.002
+_GROWN = 1.1  # times the largest before: more than memory for that one holds
 _EARLY = 0.75  # of the journal's memory: from here on a good moment is waited for
 
 
@@ -56,22 +57,28 @@ class CheckpointCost:
     bytes_per_second: float = BYTES_PER_SECOND
     bytes: float = 0.0
     measured: bool = False
+    largest: int = 0  # that this device has given
 
     def expect_at_least(self, size: int) -> None:
         """Nothing is measured yet, but so much was sent to the device."""
         if not self.measured:
             self.bytes += size
 
-    def measure(self, size: int, seconds: float, first: bool = False) -> None:
+    def measure(self, size: int, seconds: float) -> None:
         """One was taken and cost the program so much: the latest size, the speed as a running mean.
 
-        The first of a device is slow, because all memory for it is fresh: it says nothing of the next.
+        One that is larger than all before is slow, because its memory is fresh: it says nothing of the next.
         """
+        fresh, self.largest = size > _GROWN * self.largest, max(size, self.largest)
         self.bytes = size
         speed = max(size, 1) / max(seconds, _LEAST_SECONDS)
-        if size >= 1_000_000 and not first:
+        if size >= 1_000_000 and not fresh:
             self.bytes_per_second = (self.bytes_per_second + speed) / 2
         self.measured = True
+
+    def begin_again(self) -> None:
+        """On another device, which has no memory for it yet."""
+        self.largest = 0
 
     @property
     def seconds(self) -> float:

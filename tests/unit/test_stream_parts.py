@@ -126,8 +126,11 @@ def test_the_cost_is_learnt_from_those_before() -> None:
     cost = CheckpointCost()
     cost.expect_at_least(150_000_000)
     guessed = cost.seconds
-    cost.measure(150_000_000, 3.0, first=True)
+    cost.measure(150_000_000, 3.0)
     assert cost.seconds == guessed  # its memory was fresh
+    cost.measure(150_000_000, 1.5)
+    assert cost.seconds > guessed
+    cost.begin_again()
     cost.measure(300_000_000, 3.0)
     assert cost.seconds > guessed
     for _ in range(10):

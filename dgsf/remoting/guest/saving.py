@@ -66,7 +66,6 @@ class Saver:
         self._now = now
         self._memory = Copies(_KEPT_BYTES)
         self._saving: Saving | None = None
-        self._first = True  # of this device
         self._calls_saved = 0  # calls that the last checkpoint covers
         self._busy_meanwhile = 0.0  # work that was done while it was under way
         self._due_since: float | None = None  # in seconds of work; while the program rests, nothing changes
@@ -110,7 +109,7 @@ class Saver:
 
     def forget(self) -> None:
         """The device that was asked, if one was, is lost."""
-        self._first = True
+        self.cost.begin_again()
         if self._saving is not None:
             self._link.answers.close(self._saving.state)
             self._saving.state.finish()
@@ -196,8 +195,7 @@ class Saver:
             usual = (saving.calls - self._calls_saved) / saving.busy if saving.busy else 0.0
             copied = saving.copied - saving.began if saving.copied is not None else 0.0
             lost = time_lost(saving.ended - saving.began, saving.calls_ended - saving.calls, usual, copied)
-            self.cost.measure(size, lost, self._first)
-            self._first = False
+            self.cost.measure(size, lost)
         self._calls_saved = saving.calls
 
 
