@@ -2,9 +2,9 @@
 
 Losing the device costs the time to bring its state back: the last checkpoint's bytes, then everything done
 since.  A checkpoint costs time too: while it is copied and sent, the program goes on more slowly.  So one is taken
-when a replay would take too long, but never so often that a program loses more than a small share of its working time
-to them (while it rests nothing has to be replayed, and nothing is saved up); and always before the journal outgrows its
-memory.
+when a replay would take too long, or would before the next good moment, but never so often that a program loses more
+than a small share of its working time to them (while it rests nothing has to be replayed, and nothing is saved up);
+and always before the journal outgrows its memory.
 """
 
 from __future__ import annotations
@@ -14,9 +14,11 @@ from dataclasses import dataclass
 REPLAY_SECONDS = 0.8
 SHARE = 0.07
 JOURNAL_BYTES = 256 * 1024**2
-BYTES_PER_SECOND = 1.5e9  # until it has been measured
-_LEAST_LOST = 0.1  # of the time that one is under way: a program loses at least so much
+BYTES_PER_SECOND = 3e9  # until it has been measured
+_LEAST_LOST = 0.1  # of the time that one is sent: a program loses at least so much beside the copy
+_LEAST_REPLAY = 0.5  # of the bound: what is not worth saving yet, however long the next round will be
 _LEAST_SECONDS = 0.002
+_GROWN = 1.1  # times the largest before: more than memory for that one holds
 _EARLY = 0.75  # of the journal's memory: from here on a good moment is waited for
 
 
@@ -28,17 +30,24 @@ class CheckpointPolicy:
     share: float = SHARE
     journal_bytes: int = JOURNAL_BYTES
 
-    def due(self, *, busy: float, worked: float, cost: float, journal_bytes: int) -> bool:
-        """Now? `busy`: work to replay; `worked`: of it, since the last one had ended; `cost`: what it would take."""
+    def due(self, *, busy: float, worked: float, cost: float, journal_bytes: int, ahead: float = 0.0) -> bool:
+        """Now? `busy`: work to replay; `worked`: of it, since the last one had ended; `cost`: what it would take.
+
+        `ahead`: work until the next moment that is as good as this one, if that is known.
+        """
         if journal_bytes >= self.journal_bytes * _EARLY:
             return True
-        return busy >= self.replay_seconds and cost <= self.share * worked
+        long = busy >= self.replay_seconds * _LEAST_REPLAY and busy + ahead >= self.replay_seconds
+        return long and cost <= self.share * worked
 
 
-def time_lost(under_way: float, calls: int, calls_per_second: float) -> float:
-    """What a program lost while a checkpoint was under way: it made so many calls, and else makes so many a second."""
+def time_lost(under_way: float, calls: int, calls_per_second: float, copied: float = 0.0) -> float:
+    """What a program lost while a checkpoint was under way: it made so many calls, and else makes so many a second.
+
+    While the state was `copied`, the first part of that time, its device did nothing else.
+    """
     usual = calls / calls_per_second if calls_per_second > 0 else 0.0
-    return min(under_way, max(_LEAST_LOST * under_way, under_way - usual))
+    return min(under_way, max(copied + _LEAST_LOST * (under_way - copied), under_way - usual))
 
 
 @dataclass(slots=True)
@@ -48,6 +57,7 @@ class CheckpointCost:
     bytes_per_second: float = BYTES_PER_SECOND
     bytes: float = 0.0
     measured: bool = False
+    largest: int = 0  # that this device has given
 
     def expect_at_least(self, size: int) -> None:
         """Nothing is measured yet, but so much was sent to the device."""
@@ -55,12 +65,20 @@ class CheckpointCost:
             self.bytes += size
 
     def measure(self, size: int, seconds: float) -> None:
-        """One was taken and cost the program so much: the latest size, the speed as a running mean."""
+        """One was taken and cost the program so much: the latest size, the speed as a running mean.
+
+        One that is larger than all before is slow, because its memory is fresh: it says nothing of the next.
+        """
+        fresh, self.largest = size > _GROWN * self.largest, max(size, self.largest)
         self.bytes = size
         speed = max(size, 1) / max(seconds, _LEAST_SECONDS)
-        if size >= 1_000_000:
-            self.bytes_per_second = (self.bytes_per_second + speed) / 2  # the first one is slow: fresh memory
+        if size >= 1_000_000 and not fresh:
+            self.bytes_per_second = (self.bytes_per_second + speed) / 2
         self.measured = True
+
+    def begin_again(self) -> None:
+        """On another device, which has no memory for it yet."""
+        self.largest = 0
 
     @property
     def seconds(self) -> float:

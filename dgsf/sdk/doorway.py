@@ -24,7 +24,8 @@ from dgsf.wire.tickets import knock
 
 CONNECT_SECONDS = 10.0
 RETURN_SECONDS = 60.0  # for a proxy to be there again
-PAUSES = (0.05, 1.0)  # between two tries: first, at most
+PAUSES = (0.05, 1.0)  # between two tries: at least, at most
+PAUSE_SHARE = 0.1  # of the time that was waited already: a door that opens is found at most so much later
 _ANYWHERE = ("0.0.0.0", "::", "")  # noqa: S104 - what a server may bind to, not what we connect to
 
 
@@ -44,19 +45,25 @@ class Doorway:
 
     def again(self, last: str) -> socket.socket:
         """A connection for the session that goes on with what `last` had; waits for a door to be open."""
-        started, pause = self.now(), PAUSES[0]
+        started = self.now()
         while True:
             try:
                 return connect(self.ticket(last))
             except DgsfError as error:
                 waited = self.now() - started
+                pause = pause_after(waited)
                 if not error.retryable or waited + pause > RETURN_SECONDS:
                     raise SessionLost(
                         "the proxy of this session is gone and its device state with it, and there was no other for it "
                         f"after {waited:.0f} s: {error.message}; see 'dgsf status', then attach again"
                     ) from None
             self.sleep(pause)
-            pause = min(2 * pause, PAUSES[1])
+
+
+def pause_after(waited: float) -> float:
+    """Until the next try, when there was no door for so long."""
+    least, most = PAUSES
+    return min(max(least, PAUSE_SHARE * waited), most)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,8 +19,8 @@ from dgsf.errors import StartError
 from dgsf.supervisor.processes import Child, Command, describe_exit, last_error, last_lines
 
 _log = logging.getLogger(__name__)
-STEADY_SECONDS = 20.0  # a part that ran for so long starts with a clean slate
-FIRST_DELAY = 0.1
+STEADY_SECONDS = 10.0  # a part that ran for so long starts with a clean slate
+FIRST_DELAY = 0.1  # before the second try in a row; the first is made at once
 LONGEST_DELAY = 5.0
 TRIES_AT_START = 4
 CANNOT_WORK = 2  # the exit status of a part whose settings are wrong: to try again is of no use
@@ -57,6 +57,11 @@ def child_part(name: str, command: Callable[[], Command], log: Path, **more: obj
         return await Child.start(command())
 
     return Part(name, start, log, **more)  # type: ignore[arg-type]  # the fields above
+
+
+def delay_after(failures: int) -> float:
+    """How long a part rests that ended so many times in a row; one that was killed once is waited for: not at all."""
+    return min(FIRST_DELAY * 2 ** (failures - 2), LONGEST_DELAY) if failures > 1 else 0.0
 
 
 class Keeper:
@@ -97,7 +102,7 @@ class Keeper:
             told = f"{describe_exit(status)}: {reason}" if reason else describe_exit(status)
             self._say(f"{self.part.name} ended ({told}); starting it again")
             _log.warning("part_ended", extra={"part": self.part.name, "status": status, "failures": failures})
-            await asyncio.sleep(min(FIRST_DELAY * 2 ** (failures - 1), LONGEST_DELAY))
+            await asyncio.sleep(delay_after(failures))
 
     async def stop(self) -> None:
         self._stopping = True

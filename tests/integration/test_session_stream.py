@@ -377,6 +377,25 @@ def test_checkpoints_bound_the_journal(executors: LocalExecutors) -> None:
         stream.close()
 
 
+def test_a_checkpoint_that_was_complete_when_its_device_was_lost_is_the_one_to_start_from(
+    executors: LocalExecutors,
+) -> None:
+    policy = CheckpointPolicy(replay_seconds=0.0, share=1e9)
+    with lossy_session(executors, LocalSpec(), []) as proxy:
+        stream = SessionStream(proxy.guest, policy=policy)
+        total, one = stream.upload(torch.zeros(4)), stream.upload(torch.ones(4))
+        for _ in range(10):
+            stream.call(GROW, [total, one])
+        stream.sync()  # and then one is begun, which nobody waits for
+        saving = stream._link.saver._saving
+        assert saving is not None
+        _until_there(saving.state)
+        proxy.kill_now()
+        assert stream.fetch(total)[0].item() == 10
+        assert stream.traffic["checkpoints"] == 1 and stream.traffic["losses"] == 1
+        stream.close()
+
+
 def test_a_program_that_asks_for_nothing_is_not_saved_again_and_again(executors: LocalExecutors) -> None:
     seconds = 0.0
     policy = CheckpointPolicy(replay_seconds=4.0, share=1.0)

@@ -8,7 +8,7 @@ from dgsf.cli.controller import _known
 from dgsf.errors import ConfigError, StartError
 from dgsf.fabric.cluster import ClusterLost
 from dgsf.fabric.ray_node import RayNode, check_token, is_refusal
-from dgsf.supervisor.keeper import TRIES_AT_START, Keeper, Part
+from dgsf.supervisor.keeper import LONGEST_DELAY, TRIES_AT_START, Keeper, Part, delay_after
 from dgsf.supervisor.ports import check_ray_place, free_port
 from dgsf.supervisor.ray import there
 
@@ -60,6 +60,12 @@ async def test_an_end_without_a_word_of_ours_is_tried_again_and_its_last_words_a
         await keeper.run()
     assert len(starts) == TRIES_AT_START and not keeper.hopeless
     assert said[0] == "controller ended (exit status 2); starting it again"
+
+
+def test_a_part_that_was_killed_is_started_at_once_and_one_in_a_crash_loop_ever_later():
+    delays = [delay_after(failures) for failures in range(1, 12)]
+    assert delays[0] == 0 and delays == sorted(delays)
+    assert 0 < delays[1] < delays[-1] == LONGEST_DELAY
 
 
 def test_the_error_of_a_controller_is_found_in_its_group():

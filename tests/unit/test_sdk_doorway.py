@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from dgsf.errors import Forbidden, PlatformError, SessionLost
-from dgsf.sdk.doorway import RETURN_SECONDS, Doorway
+from dgsf.sdk.doorway import PAUSE_SHARE, PAUSES, RETURN_SECONDS, Doorway, pause_after
 
 
 class Time:
@@ -52,3 +52,11 @@ def test_what_will_not_change_is_not_asked_for_again() -> None:
     with pytest.raises(SessionLost, match="this key may not"):
         doorway(gateway, time).again("one")
     assert gateway.asked == ["one"] and time.seconds == 0
+
+
+def test_a_door_that_opens_is_found_a_tenth_of_the_wait_later_at_most() -> None:
+    waited = 0.0
+    while waited < RETURN_SECONDS:
+        pause = pause_after(waited)
+        assert PAUSES[0] <= pause <= max(PAUSES[0], PAUSE_SHARE * waited) and pause <= PAUSES[1]
+        waited += pause

@@ -58,6 +58,7 @@ def test_frames_and_bulk_come_out_whole(parts: list[tuple[str, bytes | int]], cu
     assert [frame.body for frame in got] == expected
     assert bytes(place) == bulk
     assert bool(full) == bool(bulk)
+    assert not (full and intake.sinks)  # who keeps the place of a full one keeps its bytes
 
 
 def test_bulk_that_nobody_waits_for_is_dropped_and_too_much_is_refused() -> None:

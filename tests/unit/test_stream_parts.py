@@ -101,6 +101,15 @@ def test_a_checkpoint_is_due_when_a_replay_takes_too_long_and_it_is_cheap_enough
     assert policy.due(busy=0.0, worked=0.0, cost=5.0, journal_bytes=800)  # early enough to wait for a good moment
 
 
+def test_a_checkpoint_is_taken_now_if_it_would_be_late_at_the_next_good_moment() -> None:
+    policy = CheckpointPolicy(replay_seconds=1.0, share=0.1)
+    free = {"worked": 1.0, "cost": 0.0, "journal_bytes": 0}
+    assert policy.due(busy=0.6, ahead=0.6, **free)
+    assert not policy.due(busy=0.6, ahead=0.3, **free)
+    assert not policy.due(busy=0.4, ahead=9.0, **free)  # so little is replayed sooner than saved
+    assert not policy.due(busy=0.6, ahead=0.6, worked=0.6, cost=0.07, journal_bytes=0)
+
+
 def test_few_tensors_alive_is_told_before_the_next_call_makes_one() -> None:
     recorder, negate = Recorder(), Kind("aten::neg", [{TENSOR: 0}])
     kept, gone = recorder.call(negate, [1], ()), recorder.call(negate, [1], ())
@@ -117,6 +126,11 @@ def test_the_cost_is_learnt_from_those_before() -> None:
     cost = CheckpointCost()
     cost.expect_at_least(150_000_000)
     guessed = cost.seconds
+    cost.measure(150_000_000, 3.0)
+    assert cost.seconds == guessed  # its memory was fresh
+    cost.measure(150_000_000, 1.5)
+    assert cost.seconds > guessed
+    cost.begin_again()
     cost.measure(300_000_000, 3.0)
     assert cost.seconds > guessed
     for _ in range(10):
@@ -129,6 +143,7 @@ def test_a_program_that_goes_on_as_usual_loses_little_to_a_checkpoint() -> None:
     assert time_lost(0.4, calls=300, calls_per_second=1000) == pytest.approx(0.1)
     assert time_lost(0.4, calls=900, calls_per_second=1000) == pytest.approx(0.04)
     assert time_lost(0.4, calls=900, calls_per_second=0) == 0.4
+    assert time_lost(0.4, calls=900, calls_per_second=1000, copied=0.1) == pytest.approx(0.13)
 
 
 # --- lines ------------------------------------------------------------------------------------

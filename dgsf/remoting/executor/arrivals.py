@@ -14,6 +14,7 @@ import torch
 from dgsf.errors import DgsfError, OutOfMemory, ProtocolError, RemoteOpError
 from dgsf.remoting.executor import uploads
 from dgsf.remoting.executor.contents import check_digest
+from dgsf.remoting.executor.incoming_state import StateTransfer
 from dgsf.remoting.executor.memory import too_much
 from dgsf.remoting.protocol import Record, Status
 
@@ -54,7 +55,7 @@ class Arrivals:
             if code == Record.UPLOAD_BULK:
                 self.open(records[position][5], records[position][4])
             elif code == Record.RESTORE:
-                self.open(records[position][3], records[position][2])
+                self.open_state(*records[position][1:4])
             elif code == Record.SUPPLY:
                 self._supply(*records[position][1:])
                 records[position] = _DONE
@@ -92,6 +93,21 @@ class Arrivals:
         except OutOfMemory:
             return self.transfers.open(number, size, unwanted=True)
         return self.transfers.open(number, size)
+
+    def open_state(self, head_bytes: int, size: int, number: int) -> StateTransfer:
+        """The way for a whole state; the same one if it is open."""
+        if number in self.transfers:
+            found = self.transfers.get(number)
+            if not isinstance(found, StateTransfer):
+                raise ProtocolError(f"transfer {number} is none of a state")
+            return found
+        try:
+            self._machine.memory.reserve(size)
+        except OutOfMemory:
+            raise ProtocolError(f"a state of {size} bytes does not fit into the leased memory") from None
+        made = self.transfers.open(number, size, make=lambda size: StateTransfer(head_bytes, size))
+        assert isinstance(made, StateTransfer)
+        return made
 
     # --- by content
     def _known(self, handle: int, dtype: int, sizes: list[int], size: int, digest: bytes) -> bool | None:

@@ -7,7 +7,7 @@ the guest's word: every view is checked against its storage before it is made.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from dgsf.remoting.executor.machine import Machine
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder().decode
 
 
 @dataclass
@@ -126,14 +125,11 @@ class Snapshots:
     # --- becoming
     def _restore(self, head_bytes: int, all_bytes: int, number: int) -> bool | None:
         arrivals = self._machine.arrivals
-        transfer = arrivals.open(number, all_bytes)
-        if transfer.unwanted:
-            raise ProtocolError(f"a state of {all_bytes} bytes does not fit into the leased memory")
+        transfer = arrivals.open_state(head_bytes, all_bytes, number)
         if not transfer.complete:
             arrivals.ready = lambda: transfer.complete
             return False
-        raw = transfer.raw
-        head = _decode(memoryview(raw.numpy())[:head_bytes])
+        head = transfer.head
         arrivals.need_all()
         missing = self.missing(head[1])
         if missing:
@@ -141,7 +137,7 @@ class Snapshots:
             return False
         arrivals.transfers.close(number)
         self.number = head[0]
-        self._become(head, raw[head_bytes:])
+        self._become(head, transfer.pieces)
         self._machine.calls = 0
         return None
 
@@ -151,14 +147,17 @@ class Snapshots:
         named = [(check_digest(source), size) for _, size, source in storages if source is not True]
         return [(digest, size) for digest, size in named if not contents.has(digest, size)]
 
-    def _become(self, head: list[Any], raw: torch.Tensor) -> None:
+    def _become(self, head: list[Any], pieces: list[torch.Tensor]) -> None:
         """Storages, then views; the state is then that of the snapshot of this number."""
-        self.load(head[1], head[2], raw)
+        self.load(head[1], head[2], pieces)
         self._of_handle = {view[0]: view[1] for view in head[2]["views"]}
 
-    def load(self, storages: list[list[Any]], rest: dict[str, Any], raw: torch.Tensor, untold_call: int = 0) -> None:
+    def load(
+        self, storages: list[list[Any]], rest: dict[str, Any], pieces: Iterable[torch.Tensor], untold_call: int = 0
+    ) -> None:
+        """`pieces`: the bytes of those storages that come with theirs, each in memory of its own."""
         machine = self._machine
-        made = self._make_storages(storages, raw)
+        made = self._make_storages(storages, pieces)
         machine.handles.tensors.clear()
         for handle, number, *view in rest["views"]:
             machine.handles.tensors[int(handle)] = machine.device.put_view(
@@ -172,21 +171,29 @@ class Snapshots:
         self.next_storage = int(rest["next"])
         machine.memory.check(0)
 
-    def _make_storages(self, storages: list[list[Any]], raw: torch.Tensor) -> dict[int, torch.Tensor]:
+    def _make_storages(self, storages: list[list[Any]], pieces: Iterable[torch.Tensor]) -> dict[int, torch.Tensor]:
         made: dict[int, torch.Tensor] = {}
-        start = 0
+        brought = iter(pieces)
         for number, size, source in storages:
             if source is True:
-                if not 0 <= size <= raw.numel() - start:
-                    raise ProtocolError("a state has fewer bytes than its storages")
-                made[number] = self._machine.device.adopt(raw[start : start + size].clone())
-                start += size
+                made[number] = self._machine.device.adopt(next(brought))
             else:
                 found = self._machine.contents.find(check_digest(source), size)
                 if found is None:
                     raise ProtocolError("a content was removed while a state was being restored")
                 made[number] = self._machine.device.adopt(found)
         return made
+
+
+def cut_up(storages: list[list[Any]], raw: torch.Tensor) -> Iterator[torch.Tensor]:
+    """The storages whose bytes lie there one behind the other, each in memory of its own."""
+    start = 0
+    for _, size, source in storages:
+        if source is True:
+            if not 0 <= size <= raw.numel() - start:
+                raise ProtocolError("a state has fewer bytes than its storages")
+            yield raw[start : start + size].clone()
+            start += size
 
 
 def _view_of(tensor: torch.Tensor) -> list[Any]:

@@ -15,6 +15,7 @@ import torch
 
 from dgsf.errors import DgsfError, ProtocolError
 from dgsf.remoting.executor import uploads
+from dgsf.remoting.executor.snapshot import cut_up
 from dgsf.remoting.protocol import BULK_BYTES
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ class Arriving:
             machine.define(number, *definition)
         for number, template in head["traces"].items():
             machine.traces.define(number, template)
-        machine.snapshots.load(head["storages"], head["rest"], raw, head["untold_call"])
+        machine.snapshots.load(head["storages"], head["rest"], cut_up(head["storages"], raw), head["untold_call"])
         machine.calls = head["calls"]
         machine.snapshots.number = head["snapshot"]
         return int(head["next_frame"])

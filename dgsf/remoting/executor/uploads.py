@@ -55,12 +55,17 @@ def small(code: Any, sizes: Any, data: Any) -> torch.Tensor:
 
 
 class Transfer:
-    """Memory that is being filled by bulk frames; `unwanted`: the bytes must come, but are thrown away."""
+    """Memory that is being filled by bulk frames; `unwanted`: the bytes must come, but are thrown away.
 
-    __slots__ = ("_memory", "_size", "filled", "finished", "raw", "unwanted")
+    `passing`: they come through a small buffer, as unwanted ones do, from which `landed` has to take them.
+    """
 
-    def __init__(self, size: int, unwanted: bool) -> None:
-        self.raw, self._memory = raw_memory(min(size, MAX_BODY_BYTES) if unwanted else size)
+    __slots__ = ("_memory", "_passing", "_size", "filled", "finished", "held_bytes", "raw", "unwanted")
+
+    def __init__(self, size: int, unwanted: bool = False, passing: bool = False) -> None:
+        self._passing = passing or unwanted
+        self.raw, self._memory = raw_memory(min(size, MAX_BODY_BYTES) if self._passing else size)
+        self.held_bytes = self.raw.numel()
         self._size = size
         self.filled = 0
         self.unwanted = unwanted
@@ -74,7 +79,10 @@ class Transfer:
         start, self.filled = self.filled, self.filled + size
         if self.filled > self._size:
             raise ProtocolError(f"a transfer of {self._size} bytes got {self.filled}")
-        return self._memory[:size] if self.unwanted else self._memory[start : self.filled]
+        return self._memory[:size] if self._passing else self._memory[start : self.filled]
+
+    def landed(self) -> None:
+        """What was taken last is there."""
 
 
 class Transfers:
@@ -91,12 +99,14 @@ class Transfers:
     def __len__(self) -> int:
         return len(self._open)
 
-    def open(self, number: Any, size: Any, unwanted: bool = False) -> Transfer:
+    def open(
+        self, number: Any, size: Any, unwanted: bool = False, make: Callable[[int], Transfer] | None = None
+    ) -> Transfer:
         if type(number) is not int or type(size) is not int or size < 0 or number in self._open:
             raise ProtocolError(f"a transfer {number!r} of {size!r} bytes cannot be opened")
         refuse_over(len(self._open) + 1, self._limit, "open transfers")
-        self._open[number] = transfer = Transfer(size, unwanted)
-        self.bytes += transfer.raw.numel()
+        self._open[number] = transfer = Transfer(size, unwanted) if make is None else make(size)
+        self.bytes += transfer.held_bytes
         return transfer
 
     def get(self, number: int) -> Transfer:
@@ -104,7 +114,7 @@ class Transfers:
 
     def close(self, number: int) -> Transfer:
         transfer = self._open.pop(number)
-        self.bytes -= transfer.raw.numel()
+        self.bytes -= transfer.held_bytes
         return transfer
 
     def sink(self, number: int, size: int) -> memoryview:
@@ -117,6 +127,7 @@ class Transfers:
     def arrived(self, number: int) -> None:
         """The bytes that `sink` was asked for are there."""
         transfer = self._open[number]
+        transfer.landed()
         if transfer.complete and transfer.finished is not None:
             transfer.finished(transfer.raw)
             self.close(number)

@@ -21,24 +21,25 @@ _decode = msgspec.msgpack.Decoder().decode
 
 
 class Question:
-    """One request: `size_of` tells from an answer's content how many bulk bytes follow it."""
+    """One request: `size_of` tells from an answer's content how many bulk bytes follow it, `place_of` where they go."""
 
-    __slots__ = ("again", "bulk", "content", "done", "failure", "number", "on_done", "size_of")
+    __slots__ = ("again", "bulk", "content", "done", "failure", "number", "on_done", "place_of", "size_of")
 
     def __init__(self, number: int, size_of: Callable[[Any], int] | None = None) -> None:
         self.number = number
         self.size_of = size_of
         self.again: list[Any] | None = None  # its record, if it only reads: asked again on another device
         self.on_done: Callable[[Question], None] | None = None
+        self.place_of: Callable[[int], memoryview] = _fresh
         self.done = False
         self.content: Any = None
         self.failure: tuple[int, str, str] | None = None
         self.bulk: memoryview | None = None
 
     def finish(self) -> None:
-        self.done = True
         if self.on_done is not None:
             self.on_done(self)
+        self.done = True  # last: a thread that sees this finds the rest done, too
 
 
 class Answers:
@@ -81,7 +82,7 @@ class Answers:
         if not size:
             question.finish()
             return None
-        question.bulk = memoryview(torch.empty(size, dtype=torch.uint8).numpy())  # numpy's own has slow huge pages
+        question.bulk = question.place_of(size)
         return request, Sink(question.bulk, question.finish)
 
     def start_over(self) -> None:
@@ -91,6 +92,10 @@ class Answers:
                 continue
             question.bulk = None
             question.content = None
+
+
+def _fresh(size: int) -> memoryview:
+    return memoryview(torch.empty(size, dtype=torch.uint8).numpy())  # numpy's own has slow huge pages
 
 
 def _parts(body: bytes) -> tuple[int, int, Any]:

@@ -1,7 +1,7 @@
-"""Copies of tensors' bytes, in memory that is used again as soon as nobody reads it any more.
+"""Memory for bytes that are kept for a while, used again as soon as nobody reads it any more.
 
-A program that sends a batch in every step would otherwise ask the system for new memory each time, and wait
-longer for that than for the copy itself.
+A program that sends a batch in every step, or whose state is saved every second, would otherwise ask the system for new
+memory each time, and wait longer for that than for the bytes themselves.
 """
 
 from __future__ import annotations
@@ -26,13 +26,20 @@ class Copies:
 
     def of(self, tensor: torch.Tensor, size: int) -> memoryview:
         """The bytes of a contiguous CPU tensor, as they are now."""
+        buffer, view = self._place(size)
+        ctypes.memmove(buffer.data_ptr(), tensor.data_ptr(), size)
+        return view
+
+    def place(self, size: int) -> memoryview:
+        """Room for so many bytes, with whatever was there before."""
+        return self._place(size)[1]
+
+    def _place(self, size: int) -> tuple[torch.Tensor, memoryview]:
         with self._lock:
             buffer = next((each for each in self._buffers.get(size, ()) if not _is_read(each)), None)
             if buffer is None:
                 buffer = self._new(size)
-            view = memoryview(buffer.detach().numpy())  # of another tensor, so that its readers can be counted
-        ctypes.memmove(buffer.data_ptr(), tensor.data_ptr(), size)
-        return view
+            return buffer, memoryview(buffer.detach().numpy())  # of another tensor, so that its readers can be counted
 
     def _new(self, size: int) -> torch.Tensor:
         # In torch's memory: numpy asks for huge pages, which can take ten times as long.

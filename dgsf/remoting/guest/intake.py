@@ -18,7 +18,7 @@ _BULK_START = HEADER_BYTES + BULK_HEADER.size
 
 
 class Sink:
-    """A place of known size for the bulk bytes of one answer."""
+    """A place of known size for the bulk bytes of one answer; forgotten once it is full."""
 
     __slots__ = ("filled", "on_full", "view")
 
@@ -38,7 +38,7 @@ class Sink:
 class Intake:
     """Bytes in by `space` and `filled`, frames out by `deliver`, bulk into `sinks`."""
 
-    __slots__ = ("_body", "_body_filled", "_buffer", "_deliver", "_end", "_head", "_sink", "_start", "sinks")
+    __slots__ = ("_body", "_body_filled", "_buffer", "_deliver", "_end", "_head", "_number", "_sink", "_start", "sinks")
 
     def __init__(self, deliver: Callable[[Frame], None]) -> None:
         self.sinks: dict[int, Sink] = {}
@@ -49,6 +49,7 @@ class Intake:
         self._body_filled = 0
         self._head = (0, 0, 0)
         self._sink: Sink | None = None
+        self._number = 0  # of the answer that the sink belongs to
 
     def space(self) -> memoryview:
         """Where the next bytes belong."""
@@ -101,6 +102,7 @@ class Intake:
         (number,) = BULK_HEADER.unpack_from(self._buffer, self._start + HEADER_BYTES)
         size = length - BULK_HEADER.size
         sink = self.sinks.get(number)
+        self._number = number
         place = sink.take(size) if sink is not None else memoryview(bytearray(size))  # nobody waits any more
         self._begin_body(place, self._start + _BULK_START, sink)
         if len(place) == self._body_filled:
@@ -118,6 +120,7 @@ class Intake:
         kind, flags, stream = self._head
         if sink is not None:
             if sink.filled == len(sink.view):
+                self.sinks.pop(self._number, None)
                 sink.on_full()
         elif kind and body is not None:
             self._deliver(Frame(kind, flags, stream, bytes(body)))

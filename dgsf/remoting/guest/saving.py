@@ -16,6 +16,7 @@ from dgsf.core.checkpointing import CheckpointCost, CheckpointPolicy, time_lost
 from dgsf.errors import DgsfError
 from dgsf.remoting.guest.answers import Question
 from dgsf.remoting.guest.checkpoint import absorb
+from dgsf.remoting.guest.copies import Copies
 from dgsf.remoting.guest.journal import Mark
 from dgsf.remoting.guest.recorder import Recorder
 from dgsf.remoting.guest.uploads import Uploads
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from dgsf.remoting.guest.survival import Survival
 
 _SYNC, _SNAPSHOT = int(Record.SYNC), int(Record.SNAPSHOT)
+_KEPT_BYTES = 512 * 1024**2  # of memory for states: two take turns, and there are two whenever one arrives
 _PATIENCE = 0.5  # of the replay bound: so much work a due checkpoint lets pass to find few tensors alive
 
 
@@ -39,6 +41,7 @@ class Saving:
     calls: int
     busy: float
     began: float | None = None  # when the device had done all before it and turned to it
+    copied: float | None = None  # when it turned to what was behind it
     ended: float | None = None  # when the last byte was here
     calls_ended: int = 0  # and how many calls had been made by then
 
@@ -61,20 +64,28 @@ class Saver:
         self._uploads = uploads
         self._policy = policy
         self._now = now
+        self._memory = Copies(_KEPT_BYTES)
         self._saving: Saving | None = None
         self._calls_saved = 0  # calls that the last checkpoint covers
         self._busy_meanwhile = 0.0  # work that was done while it was under way
         self._due_since: float | None = None  # in seconds of work; while the program rests, nothing changes
+        self._answered = 0.0  # work that there was to replay at the last answer
 
-    def consider(self, now: float) -> None:
+    def answered(self, now: float) -> None:
+        """A round of the program is over: a good moment, and the next one is probably a round away."""
+        busy = self._busy(now)
+        round_seconds, self._answered = busy - self._answered, busy
+        self.consider(now, max(0.0, round_seconds))
+
+    def consider(self, now: float, ahead: float = 0.0) -> None:
         """Takes a finished one, or begins one if it is time to."""
         if self._policy is None or self._link.recovering:
             return
         if self._saving is not None:
-            self._take_if_done()
+            self.take_if_here()
             return
         busy = self._busy(now)
-        if not self._is_due(busy):
+        if not self._is_due(busy, ahead):
             return
         if self._due_since is None:
             self._due_since = busy
@@ -98,10 +109,11 @@ class Saver:
         self._link.wait(saving.done)
         while self._saving is saving and not saving.state.done:
             self._link.wait(saving.state)
-        self._take_if_done()
+        self.take_if_here()
 
     def forget(self) -> None:
-        """The device that was asked is lost."""
+        """The device that was asked, if one was, is lost."""
+        self.cost.begin_again()
         if self._saving is not None:
             self._link.answers.close(self._saving.state)
             self._saving.state.finish()
@@ -111,15 +123,15 @@ class Saver:
         link = self._link
         return link.busy + (now - link.busy_since if link.busy_since is not None else 0.0)
 
-    def _is_due(self, busy: float) -> bool:
+    def _is_due(self, busy: float, ahead: float) -> bool:
         assert self._policy is not None
-        worked, journal = busy - self._busy_meanwhile, self._link.journal.bytes
-        return self._policy.due(busy=busy, worked=worked, cost=self.cost.seconds, journal_bytes=journal)
+        worked, journal, cost = busy - self._busy_meanwhile, self._link.journal.bytes, self.cost.seconds
+        return self._policy.due(busy=busy, worked=worked, cost=cost, journal_bytes=journal, ahead=ahead)
 
     def _begin(self) -> None:
         link, recorder = self._link, self._recorder
         done, state = link.question(), link.question(lambda content: int(content[1]))
-        done.on_done = self._told
+        done.on_done, state.place_of = self._told, self._place
         records = [*recorder.take(), [_SYNC, done.number]]  # an error before it is told to the SYNC, also in a replay
         link.send(records)
         link.count_busy()
@@ -130,6 +142,12 @@ class Saver:
         recorder.low = 0
         link.send([], state, [_SNAPSHOT, state.number, link.saved.number])
         threading.Thread(target=self._drain, args=(saving,), name="dgsf-checkpoint", daemon=True).start()
+
+    def _place(self, size: int) -> memoryview:
+        """Where the bytes go of a state that was copied just now."""
+        if self._saving is not None:
+            self._saving.copied = self._now()
+        return self._memory.place(_rounded(size))[:size]
 
     def _told(self, done: Question) -> None:
         """Everything before the snapshot is done; an error of it is for the program, when it asks."""
@@ -150,7 +168,13 @@ class Saver:
         except DgsfError as error:
             self._link.broke(channel, error)
 
-    def _take_if_done(self) -> None:
+    @property
+    def here(self) -> bool:
+        """Whether all of one has come that is not taken yet."""
+        return self._saving is not None and self._saving.state.done
+
+    def take_if_here(self) -> None:
+        """A complete state counts from now on, also if the device that gave it is lost."""
         saving = self._saving
         if saving is not None and saving.state.done:
             self._saving = None
@@ -166,12 +190,20 @@ class Saver:
             self.checkpoints += 1
             self._measure(saving, len(state.bulk))
         link.busy = max(0.0, link.busy - saving.busy)
+        self._answered -= saving.busy
         self._busy_meanwhile = self._busy(self._now())
 
     def _measure(self, saving: Saving, size: int) -> None:
         """What it cost, by how much slower the program made its calls meanwhile."""
         if saving.began is not None and saving.ended is not None:
             usual = (saving.calls - self._calls_saved) / saving.busy if saving.busy else 0.0
-            lost = time_lost(saving.ended - saving.began, saving.calls_ended - saving.calls, usual)
+            copied = saving.copied - saving.began if saving.copied is not None else 0.0
+            lost = time_lost(saving.ended - saving.began, saving.calls_ended - saving.calls, usual, copied)
             self.cost.measure(size, lost)
         self._calls_saved = saving.calls
+
+
+def _rounded(size: int) -> int:
+    """A little more: states of one program differ by a few bytes, and memory is found again by its size."""
+    unit = 1 << max(16, size.bit_length() - 4)
+    return -(-size // unit) * unit

@@ -236,4 +236,4 @@ class SessionStream:
         if question.failure is not None:
             raise link.error(question.failure)
         link.raise_owed()  # told to a checkpoint in between
-        link.saver.consider(self._now())
+        link.saver.answered(self._now())

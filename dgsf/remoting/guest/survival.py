@@ -314,19 +314,21 @@ class Survival:
 
     # --- mending ------------------------------------------------------------------------------
     def _mend(self) -> None:
-        """Does what arrived words ask for: supplies contents, brings a lost state back, raises the end."""
+        """Does what arrived words ask for: takes a state, brings a lost one back, supplies contents, raises the end."""
         self.check_alive()
         if self.recovering:
             if self._lost is not None:
                 raise _LostAgain
-        elif self._lost is not None:
-            self._recover()
+        else:
+            self.saver.take_if_here()
+            if self._lost is not None:
+                self._recover()
         self._supply()
 
     @property
     def _is_called(self) -> bool:
         """Whether there is something to mend."""
-        return bool(self._uploads.needed) or not self.whole
+        return bool(self._uploads.needed) or self.saver.here or not self.whole
 
     def _supply(self) -> None:
         while self._uploads.needed and self._lost is None:

@@ -1,0 +1,74 @@
+"""A session's state on its way in: every storage gets memory of its own as its bytes arrive.
+
+The bytes come one behind the other and cut anywhere, the head that describes them first.  They pass through one small
+buffer, so that a state needs its own memory once, and is in place a moment after its last byte.  What the head says is
+the guest's word: it is checked against the bytes that were announced and reserved.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import torch
+
+from dgsf.errors import ProtocolError
+from dgsf.remoting.executor.uploads import Transfer, bytes_of, raw_memory
+
+_decode = msgspec.msgpack.Decoder().decode
+
+
+class StateTransfer(Transfer):
+    """The transfer of a RESTORE; `head` and `pieces` are whole when it is complete."""
+
+    __slots__ = ("_head_memory", "_landed", "_place", "_places", "_taken", "head", "pieces")
+
+    def __init__(self, head_bytes: int, size: int) -> None:
+        if type(head_bytes) is not int or not 0 < head_bytes <= size:
+            raise ProtocolError(f"a state of {size!r} bytes cannot have a head of {head_bytes!r}")
+        super().__init__(size, passing=True)
+        self.held_bytes = size
+        self.head: Any = None
+        self.pieces: list[torch.Tensor] = []  # the storages whose bytes came, in their order
+        self._head_memory = memoryview(bytearray(head_bytes))
+        self._places = [self._head_memory]  # what is to be filled, in this order
+        self._place = 0  # the first of them that is not full
+        self._landed = 0  # bytes that it has
+        self._taken = 0  # of the frame that is being received
+
+    def take(self, size: int) -> memoryview:
+        self._taken = size
+        return super().take(size)
+
+    def landed(self) -> None:
+        rest, self._taken = self._memory[: self._taken], 0
+        while len(rest):
+            if self._place == len(self._places):
+                raise ProtocolError("a state has more bytes than its storages")
+            rest = self._put(rest)
+
+    def _put(self, data: memoryview) -> memoryview:
+        """Fill the next place; what is left of the data."""
+        place = self._places[self._place]
+        count = min(len(place) - self._landed, len(data))
+        place[self._landed : self._landed + count] = data[:count]
+        self._landed += count
+        if self._landed == len(place):
+            self._place, self._landed = self._place + 1, 0
+            if self.head is None:
+                self._lay_out()
+        return data[count:]
+
+    def _lay_out(self) -> None:
+        """The head is there: memory for what follows it."""
+        try:
+            self.head = _decode(self._head_memory)
+            sizes = [size for _, size, source in self.head[1] if source is True]
+        except (msgspec.DecodeError, RecursionError, TypeError, ValueError, IndexError, KeyError) as error:
+            raise ProtocolError(f"not the head of a state: {error}"[:300]) from error
+        if any(type(size) is not int or size < 0 for size in sizes):
+            raise ProtocolError("a storage has a size")
+        if sum(sizes) != self.held_bytes - len(self._head_memory):
+            raise ProtocolError("a state has fewer or more bytes than its storages")
+        self.pieces = [raw_memory(size)[0] for size in sizes]
+        self._places += [bytes_of(piece) for piece in self.pieces if piece.numel()]
