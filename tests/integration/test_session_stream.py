@@ -335,7 +335,10 @@ def test_a_checkpoint_that_is_asked_for_has_all_until_then_also_while_another_is
 
 
 def test_who_writes_to_a_tensor_that_moves_gets_an_error_and_the_session_lives(open_stream: Opener) -> None:
-    stream, tensor = open_stream(), torch.randn(50_000)
+    stream, tensor = (
+        open_stream(),
+        torch.randn(50_000, generator=torch.Generator().manual_seed(50_000)),
+    )  # content that no other test sends
     before = tensor.clone()
     with lending([tensor.detach()]):
         handle = stream.upload(tensor)
