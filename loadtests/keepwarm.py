@@ -1,9 +1,9 @@
 """Keep-warm rules on the GenAI trace: cold starts beside a fixed idle time of 60 s, at no more resident GPU-seconds.
 
-`python -m loadtests.keepwarm` prints ours and the best possible for many assumptions (a quarter of an hour of processor
-time and more), `--slots 4 --load-s 30` all rules for one.  Counted are the whole trace and, apart, the calls after its
-first 30 %: rules with a parameter are fitted on those.  So were ours' constants at first; what it learns from the ends
-of calls, how it sees spares and how closely it follows its budget were chosen with the whole trace in view.  Ours
+`python -m loadtests.keepwarm` prints ours and the best possible for many assumptions (half an hour of processor time
+and more), `--slots 4 --load-s 30` all rules for one.  Counted are the whole trace and, apart, the calls after its
+first 30 %: rules with a parameter are fitted on those.  Ours' constants were chosen with the whole trace in view, the
+same for all assumptions; `--shuffled 6` puts blocks of six hours into another order, on which none was chosen.  Ours
 learns as it goes; its budget is what the fixed idle time has spent so far, replayed beside it.  If calls may wait for a
 busy instance, they may in both.  `--shared-weights` is for devices on which the calls of a function share its weights,
 for all rules alike; up to `--runs` calls then run on a device at once.  "Best possible" knows all calls and chooses
@@ -12,6 +12,8 @@ which instances to keep, but loads none ahead (`dgsf.sim.warmbound`).
 
 from __future__ import annotations
 
+import random
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import astuple, dataclass, replace
 
@@ -195,20 +197,49 @@ def _overview(calls: Sequence[WarmCall], shape: Shape, load_s: float) -> Row:
         return overview(Setting(calls, shape, load_s))
 
 
+def shuffled(calls: Sequence[WarmCall], hours: float, seed: int) -> list[WarmCall]:
+    """The calls in blocks of so many hours, each whole, in another order."""
+    block_s = 3600 * hours
+    blocks: dict[int, list[WarmCall]] = defaultdict(list)
+    for call in calls:
+        blocks[int(call[0] // block_s)].append(call)
+    order = list(range(max(blocks, default=0) + 1))
+    random.Random(seed).shuffle(order)
+    return [
+        (at + (place - block) * block_s, function, run_s)
+        for place, block in enumerate(order)
+        for at, function, run_s in blocks[block]
+    ]
+
+
 @click.command()
 @click.option("--slots", type=click.IntRange(1), help="instances that one device holds")
 @click.option("--load-s", type=click.FloatRange(0), help="seconds to load a model")
 @click.option("--shared-weights", is_flag=True, help="calls of a function on one device share its weights")
 @click.option("--runs", type=click.IntRange(1), default=RUNS, show_default=True, help="calls at once, if they share")
+@click.option(
+    "--shuffled", "hours", type=click.FloatRange(0, min_open=True), help="blocks of so many hours in another order"
+)
+@click.option("--seed", default=1, show_default=True, help="of that order")
 @json_option
-def command(slots: int | None, load_s: float | None, shared_weights: bool, runs: int, as_json: bool) -> None:
+def command(
+    slots: int | None,
+    load_s: float | None,
+    shared_weights: bool,
+    runs: int,
+    hours: float | None,
+    seed: int,
+    as_json: bool,
+) -> None:
     """Compare keep-warm rules under one assumption, or ours with the best possible under many.
 
-    Under many (neither option given) it takes a quarter of an hour of processor time and more.
+    Under many (neither slots nor load given) it takes half an hour of processor time and more.
     """
     trace = read_trace("genai", load_settings().traces)
     names = [trace.functions[index].name for index in trace.function]
-    calls = list(zip(trace.arrival_s, names, trace.run_s, strict=True))
+    calls: list[WarmCall] = list(zip(trace.arrival_s, names, trace.run_s, strict=True))
+    if hours is not None:
+        calls = shuffled(calls, hours, seed)
 
     def shape(held: int) -> Shape:
         return Shape(held, runs, shared=True) if shared_weights else Shape(held)

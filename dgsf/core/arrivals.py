@@ -1,10 +1,11 @@
 """How soon the next call of each function comes, learned from the calls so far.
 
 Every call raises the expected rate of its function for a while, and again when it ends: who waits for an answer does
-not call before.  There is one decaying memory per time scale, from seconds to days.  Functions that have been quiet are
-helped by the others: the calls of all functions lately, times the function's usual part of them, are memories too.  How
-much each memory counts is learned from all functions together: whenever a call comes, each memory gets the credit for
-its share of the rate that was expected just before.  No clock is read here; time comes in as seconds.
+not call before, and looks at it for a moment, so some of these memories rise before they fall.  There is one memory per
+time scale, from seconds to days.  Functions that have been quiet are helped by the others: the calls of all functions
+lately, times the function's usual part of them, are memories too.  How much each memory counts is learned: whenever a
+call comes, each memory gets the credit for its share of the rate that was expected just before.  A function with few
+calls goes by the credits of all, one with many by its own.  No clock is read here; time comes in as seconds.
 """
 
 from __future__ import annotations
@@ -14,12 +15,14 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-SCALES_S = (20.0, 60.0, 200.0, 600.0, 1_800.0, 7_200.0, 43_200.0, 259_200.0)  # of a function's own calls
+SCALES_S = (6.0, 20.0, 60.0, 200.0, 600.0, 1_800.0, 7_200.0, 43_200.0, 259_200.0)  # of a function's own calls
 END_SCALES_S = (10.0, 30.0, 100.0, 300.0)  # since they ended
-CROWD_SCALES_S = (60.0, 300.0, 1_200.0)  # of the calls of all functions
+PAUSE_SCALES_S = (5.0, 11.0, 24.0)  # the same, most likely at twice this after the end
+CROWD_SCALES_S = (30.0, 200.0, 1_200.0)  # of the calls of all functions
 POPULAR_S = 604_800.0  # how long a function's part of all calls is remembered
 LEAST_CALLS = 0.1  # that every function is taken to have had, so that none has no part
 PRIOR_CALLS = 50.0  # how many calls the first guess is worth
+OWN_CALLS = 100.0  # of a function, until its own credits count as much as those of all
 FIRST_SHARE = 0.9  # of all calls, those that memories explain at first
 Key = tuple[str, int]  # a function and a level: 2 is its second instance in use at the same time
 Floats = NDArray[np.float64]
@@ -35,12 +38,16 @@ class ArrivalModel:
         of_ends = np.arange(len(self._scales)) < len(END_SCALES_S)
         self._call_adds = np.where(of_ends, 0.0, 1 / self._scales)
         self._end_adds = np.where(of_ends, 1 / self._scales, 0.0)
+        self._pause_scales = np.asarray(PAUSE_SCALES_S)
         self._crowd_scales = np.asarray(CROWD_SCALES_S)
+        kinds = len(self._scales) - 1 + len(CROWD_SCALES_S) + len(PAUSE_SCALES_S)
         self._memory = np.zeros((16, len(self._scales)))
+        self._pauses = np.zeros((16, 3, len(PAUSE_SCALES_S)))  # three stages, passed one after the other
         self._seen_at = np.zeros(16)
+        self._own_credit = np.zeros((16, kinds))
+        self._own_calls = np.zeros((16, 1))
         self._crowd = np.zeros(len(CROWD_SCALES_S))
         self._crowd_at = 0.0
-        kinds = len(self._scales) - 1 + len(CROWD_SCALES_S)
         self.weights = np.full(kinds, FIRST_SHARE / kinds)
         self._credit = self.weights * prior_calls
         self._calls = prior_calls
@@ -48,37 +55,57 @@ class ArrivalModel:
     def saw(self, function: str, now: float) -> float:
         """A call came; the answer is the rate that had been expected."""
         row = self._row(function, now)
-        expected = self.weights * self._explain(now)[row]
+        expected = (self._explain(now) * self._weights())[row]
         total = float(expected.sum())
         if total > 0:
             self._credit += expected / total
+            self._own_credit[row] += expected / total
         self._calls += 1
+        self._own_calls[row] += 1
         self.weights = self._credit / self._calls
-        self._remember(row, self._call_adds, now)
+        self._remember(row, now)
+        self._memory[row] += self._call_adds
         self._crowd = self._crowd * np.exp((self._crowd_at - now) / self._crowd_scales) + 1 / self._crowd_scales
         self._crowd_at = now
         return total
 
     def ended(self, function: str, now: float) -> None:
         """A call has ended."""
-        self._remember(self._row(function, now), self._end_adds, now)
+        row = self._row(function, now)
+        self._remember(row, now)
+        self._memory[row] += self._end_adds
+        self._pauses[row, 0] += 1 / self._pause_scales
 
     def rates(self, now: float) -> Floats:
         """The expected rates of all `functions`, in their order."""
-        rates: Floats = self._explain(now) @ self.weights
+        rates: Floats = (self._explain(now) * self._weights()).sum(axis=1)
         return rates
+
+    def _weights(self) -> Floats:
+        """A row per function: how much each memory counts."""
+        count = len(self.functions)
+        return (self._own_credit[:count] + OWN_CALLS * self.weights) / (self._own_calls[:count] + OWN_CALLS)
 
     def _explain(self, now: float) -> Floats:
         """A row per function: what each memory says, as a rate."""
         count = len(self.functions)
-        own = self._memory[:count] * np.exp((self._seen_at[:count, None] - now) / self._scales)
+        passed = np.maximum(0.0, now - self._seen_at[:count, None])
+        own = self._memory[:count] * np.exp(-passed / self._scales)
         calls = own[:, -1] * POPULAR_S + LEAST_CALLS
         part = calls / calls.sum()
         crowd = self._crowd * np.exp((self._crowd_at - now) / self._crowd_scales)
-        return np.hstack([own[:, :-1], part[:, None] * crowd])
+        pauses = _last_stage(self._pauses[:count], passed / self._pause_scales)
+        return np.hstack([own[:, :-1], part[:, None] * crowd, pauses])
 
-    def _remember(self, row: int, adds: Floats, now: float) -> None:
-        self._memory[row] = self._memory[row] * np.exp((self._seen_at[row] - now) / self._scales) + adds
+    def _remember(self, row: int, now: float) -> None:
+        """Lets the time pass that a function's memories have not seen."""
+        passed_s = max(0.0, now - self._seen_at[row])
+        self._memory[row] *= np.exp(-passed_s / self._scales)
+        passed = passed_s / self._pause_scales
+        first, second, _ = self._pauses[row]
+        third = _last_stage(self._pauses[row][None], passed[None])[0]
+        fades = np.exp(-passed)
+        self._pauses[row] = np.stack([first * fades, (second + first * passed) * fades, third])
         self._seen_at[row] = now
 
     def _row(self, function: str, now: float) -> int:
@@ -92,5 +119,19 @@ class ArrivalModel:
         return row
 
     def _grow(self) -> None:
-        self._memory = np.vstack([self._memory, np.zeros_like(self._memory)])
-        self._seen_at = np.concatenate([self._seen_at, np.zeros_like(self._seen_at)])
+        self._memory = _doubled(self._memory)
+        self._pauses = _doubled(self._pauses)
+        self._seen_at = _doubled(self._seen_at)
+        self._own_credit = _doubled(self._own_credit)
+        self._own_calls = _doubled(self._own_calls)
+
+
+def _last_stage(stages: Floats, passed: Floats) -> Floats:
+    """The third stage of each row, after so many times its scale."""
+    first, second, third = stages[:, 0], stages[:, 1], stages[:, 2]
+    last: Floats = (third + passed * (second + first * passed / 2)) * np.exp(-passed)
+    return last
+
+
+def _doubled(rows: Floats) -> Floats:
+    return np.concatenate([rows, np.zeros_like(rows)])

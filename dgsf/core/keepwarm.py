@@ -12,20 +12,27 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from dgsf.core.arrivals import ArrivalModel, Key
 from dgsf.core.rhythm import Rhythm
 from dgsf.core.spares import RunTime, spare_chances
 
-FIRST_WORTH_S = 120.0  # resident seconds that one warm start is worth before the budget has taught better
-WORTH_SPAN = math.e**2  # the worth moves by at most this factor either way
-LEAD = 0.015  # a lead or debt of this part of what is allowed moves the worth by a factor e
-LEAST_LEAD_S = 600.0
+FIRST_WORTH_S = 85.0  # resident seconds that one warm start is worth before the budget has taught better
+WORTH_SPAN = 2.0  # in factors of e: how far the worth moves either way, and how far it is learned
+LEAD = 0.015  # a lead or debt of this part of what is allowed moves the worth by a factor e,
+LEAST_LEAD_S = 4_000.0  # but not less than this many seconds
+LEARN = 0.5  # how much of a lead or debt that lasts, while as much again is allowed, is learned
+LEAST_LEARN_S = 7_200.0
 TARGET = 0.992  # of what is allowed; the rest is for what is already promised to running calls
-SWAP_GAIN = 4.0  # a function loaded ahead must be expected this many times sooner than the one it displaces,
+OPEN_GAIN = 2.0  # another device must be expected to serve this many times what its time is worth: it serves nobody
+STAY_GAIN = 1.3  # while it loads; and is given up only if it serves less than its time is worth by this factor
+SWAP_GAIN = 2.0  # a function loaded ahead must be expected this many times sooner than the one it displaces,
 SWAP_GAIN_PER_S = 1 / 8  # and more for each second of its load, in which the slot serves nobody
-AHEAD = 0.7  # of a load: how far ahead spare instances are thought about
+AHEAD_NEW = 1.3  # of a load: how far ahead spare instances are thought about that are to be loaded,
+AHEAD_HELD = 0.5  # and those that are there
+QUIET_CALLS = 0.01  # in the time looked ahead: fewer keep no instance busy, so a second one is not thought about
+NEVER_PER_S = 1e-5  # functions expected less often than once a day are not thought about
 RARE_PER_S = 1 / 3600  # functions expected less often than hourly are not loaded ahead
 
 
@@ -44,11 +51,16 @@ class Budget:
 
     allowed: float = 0.0
     spent: float = 0.0
+    _learned: float = 0.0  # factors of e
+    _learned_at: float = 0.0  # how much was allowed then
 
     def worth_s(self) -> float:
-        lead = (self.allowed * TARGET - self.spent) / max(LEAST_LEAD_S, LEAD * self.allowed)
-        span = math.log(WORTH_SPAN)
-        return FIRST_WORTH_S * math.exp(max(-span, min(span, lead)))
+        """More while there is a lead, less while there is a debt; what lasts is learned."""
+        lead = _within_span((self.allowed * TARGET - self.spent) / max(LEAST_LEAD_S, LEAD * self.allowed))
+        grown = (self.allowed - self._learned_at) / max(LEAST_LEARN_S, self.allowed)
+        self._learned = _within_span(self._learned + LEARN * lead * grown)
+        self._learned_at = self.allowed
+        return FIRST_WORTH_S * math.exp(self._learned + lead)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,13 +74,10 @@ class Review:
 
 @dataclass(slots=True)
 class Expectation:
-    """The rates of all levels that are not running now, highest first."""
+    """The rates of all levels that are not running now, highest first, as of when they could be loaded."""
 
     ranked: list[tuple[float, Key]]
-    by_key: dict[Key, float] = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.by_key = {key: rate for rate, key in self.ranked}
+    held: dict[Key, float]  # the same of instances that need no load
 
     def band(self, low: int, high: int) -> float:
         """The summed rate of the places `low` to `high`."""
@@ -83,7 +92,7 @@ class KeepWarm:
         slots: int,
         load_s: float,
         budget: Budget,
-        step_s: float = 10.0,
+        step_s: float = 5.0,
         *,
         waits: bool = False,
         shared: bool = False,
@@ -98,11 +107,12 @@ class KeepWarm:
         self._waits = waits
         self._shared = shared
         self._runs = RunTime()
+        self._quiet_per_s = QUIET_CALLS / (AHEAD_NEW * load_s) if load_s else math.inf
         self._swap_gain = SWAP_GAIN + SWAP_GAIN_PER_S * load_s
 
     def saw(self, function: str, running: int, now: float) -> None:
         """A call came while `running` others of its function were."""
-        self._runs.saw(running, self.model.saw(function, now))
+        self._runs.saw(function, running, self.model.saw(function, now))
         self.rhythm.saw(function, now)
 
     def ended(self, function: str, now: float) -> None:
@@ -112,23 +122,32 @@ class KeepWarm:
     def expect(self, running: Counter[str], now: float) -> Expectation:
         """How soon each instance beyond those that run now is expected to be used."""
         ranked: list[tuple[float, Key]] = []
+        held: dict[Key, float] = {}
         for function, rate in zip(self.model.functions, self.model.rates(now).tolist(), strict=True):
             busy = running[function]
-            if busy and self._one_will_do(busy):
+            if rate < NEVER_PER_S or (busy and self._one_will_do(function, busy)):
                 continue
             due = None if busy else self.rhythm.due(function, now)
-            if due is None and self._shared:
+            if due is not None:  # a regular function is expected when it is due, and not before
+                rate = due.rate(now, self._load_s)
+            if due is not None or self._shared or (not busy and rate < self._quiet_per_s):
                 ranked.append((rate, (function, 1)))
-            elif due is None:
-                chances = spare_chances(busy, rate, self._runs.mean_s, AHEAD * self._load_s)
-                ranked += [(rate * chance, (function, busy + 1 + n)) for n, chance in enumerate(chances)]
-            else:  # a regular function is expected when it is due, and not before
-                ranked.append((due.rate(now, self._load_s), (function, 1)))
-        return Expectation(sorted(ranked, reverse=True))
+                held[function, 1] = rate
+                continue
+            later, soon = self._chances(function, busy, rate)
+            ranked += [(rate * chance, (function, busy + 1 + n)) for n, chance in enumerate(later)]
+            held.update({(function, busy + 1 + n): rate * chance for n, chance in enumerate(soon)})
+        return Expectation(sorted(ranked, reverse=True), held)
 
-    def _one_will_do(self, busy: int) -> bool:
+    def _chances(self, function: str, busy: int, rate: float) -> tuple[list[float], list[float]]:
+        """Those of spare instances to be used by the next call: if loaded now, and if they are there."""
+        run_s = self._runs.mean_s(function)
+        later = spare_chances(busy, rate, run_s, AHEAD_NEW * self._load_s)
+        return later, spare_chances(busy, rate, run_s, AHEAD_HELD * self._load_s)
+
+    def _one_will_do(self, function: str, busy: int) -> bool:
         """Whether the next call would share or await a busy instance, so that no further one is needed."""
-        return self._shared or (self._waits and worth_waiting(0, busy, self._runs.mean_s, self._load_s))
+        return self._shared or (self._waits and worth_waiting(0, busy, self._runs.mean_s(function), self._load_s))
 
     def load_at(self, function: str, now: float) -> float | None:
         """When to load a regular function ahead of its next call; None: not at all."""
@@ -145,16 +164,21 @@ class KeepWarm:
         if all(item.idle_since is not None for _, item in here):
             free = devices * self._slots - busy
             gain = expected.band(free - self._slots, free)  # what the fleet would miss without this device
-            if gain * self._warm_worth() < 1:
+            if gain * (STAY_GAIN if devices > 1 else 1.0) * self._warm_worth() < 1:
                 return Review(release=True, again_at=math.inf)
         return Review(False, now + self._step_s, tuple(self._fetches(here, pool, expected)))
 
-    def victim(self, pool: Sequence[Resident], running: Counter[str], now: float) -> Resident | None:
-        """The idle instance to displace for a call that has no slot; None: another device is worth opening."""
+    def victim(self, pool: Sequence[Resident], running: Counter[str], idle: int, now: float) -> Resident | None:
+        """The instance of `pool`, all idle, to displace for a call that has no slot; None: better open a device.
+
+        `idle` counts the instances of all devices that are, also where no further call can run.
+        """
         expected = self.expect(running, now)
+        left = idle - 1
+        if not pool or expected.band(left, left + self._slots) * self._warm_worth() >= OPEN_GAIN:
+            return None
         rates = use_rates(pool, running, expected)
-        index = min(range(len(pool)), key=rates.__getitem__, default=None)
-        return pool[index] if index is not None and rates[index] * self._warm_worth() < 1 else None
+        return pool[min(range(len(pool)), key=rates.__getitem__)]
 
     def _warm_worth(self) -> float:
         return self._budget.worth_s() + self._load_s  # a warm start also saves the load itself
@@ -192,8 +216,12 @@ def use_rates(pool: Sequence[Resident], running: Counter[str], expected: Expecta
     for _, index in sorted((-(item.idle_since or 0.0), n) for n, item in enumerate(pool) if _is_idle(item)):
         function = pool[index].function
         level[function] += 1
-        rates[index] = expected.by_key.get((function, level[function]), 0.0)
+        rates[index] = expected.held.get((function, level[function]), 0.0)
     return rates
+
+
+def _within_span(lead: float) -> float:
+    return max(-WORTH_SPAN, min(WORTH_SPAN, lead))
 
 
 def _is_idle(item: Resident) -> bool:

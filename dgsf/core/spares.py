@@ -12,9 +12,9 @@ import math
 
 MOST_SPARES = 4  # of one function that are ever thought about
 _MOST_RUNNING = 8  # beyond that, one more or less changes little
-_NEGLIGIBLE = 0.01  # calls within the time looked ahead: the first spare is all that matters
 
 _FIRST_RATE = 1.0  # calls per second; keeps the mean short until enough was seen
+_OWN_RATE = 0.03  # the same, until a function's own calls count as much as those of all
 
 
 class RunTime:
@@ -23,23 +23,27 @@ class RunTime:
     def __init__(self) -> None:
         self._running = 0.0
         self._rates = _FIRST_RATE
+        self._own: dict[str, tuple[float, float]] = {}
 
-    def saw(self, running: int, per_s: float) -> None:
+    def saw(self, function: str, running: int, per_s: float) -> None:
         """A call of a function that was expected so often came while so many others of it ran."""
         self._running += running
         self._rates += per_s
+        own_running, own_rates = self._own.get(function, (0.0, 0.0))
+        self._own[function] = own_running + running, own_rates + per_s
 
-    @property
-    def mean_s(self) -> float:
-        return self._running / self._rates
+    def mean_s(self, function: str) -> float:
+        """That of all functions, and of this one the more the more it was called."""
+        running, rates = self._own.get(function, (0.0, 0.0))
+        return (running + _OWN_RATE * self._running / self._rates) / (rates + _OWN_RATE)
 
 
 def spare_chances(running: int, per_s: float, run_s: float, ahead_s: float) -> list[float]:
     """The chance that a call coming `ahead_s` from now needs the first beyond those that run now, the second, ..."""
     left = math.exp(-ahead_s / run_s) if run_s > 0 else 0.0  # of what runs now
     coming = per_s * run_s * (1 - left)
-    if coming < _NEGLIGIBLE and not running:
-        return [1.0]
+    if not running:
+        return _poisson(coming, MOST_SPARES)
     running = min(running, _MOST_RUNNING)
     count = running + MOST_SPARES
     return _busy(_still(running, left), _poisson(coming, count), count)[running:]

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from dgsf.core.keepwarm import Budget, KeepWarm, Resident, Review, use_rates
 from dgsf.core.shadow import FixedShadow
 
-CREDIT_S = 1200.0  # resident device-seconds to begin with
+CREDIT_S = 4000.0  # resident device-seconds to begin with
 SETTLED_S = 5.0  # a device whose last call ended within this is not given up
 
 

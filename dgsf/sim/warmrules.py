@@ -161,7 +161,8 @@ class Ours:
         room = pool.roomiest()
         if room is not None:
             return room
-        gone = self._rule.victim(pool.displaceable(), pool.running, pool.now)
+        idle = sum(item.idle_since is not None for item in pool.residents)
+        gone = self._rule.victim(pool.displaceable(), pool.running, idle, pool.now)
         if gone is None:
             return None
         pool.evict(gone, keep_device=True)

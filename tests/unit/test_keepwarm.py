@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from dgsf.core.arrivals import ArrivalModel
-from dgsf.core.keepwarm import FIRST_WORTH_S, Budget, KeepWarm, Resident, worth_waiting
+from dgsf.core.keepwarm import FIRST_WORTH_S, TARGET, Budget, KeepWarm, Resident, worth_waiting
 from dgsf.core.spares import spare_chances
 from dgsf.sim.warmbound import fewest_cold
 from dgsf.sim.warmpool import Count, Shape, WarmPool, replay
@@ -50,6 +50,35 @@ def test_a_caller_who_waits_for_each_answer_is_expected_after_it_and_not_before(
     assert rate_of(model, "f", 60_101) > 3 * before
 
 
+def test_a_caller_who_looks_at_each_answer_for_a_while_is_expected_after_that_while():
+    model = ArrivalModel()
+    for hour in range(200):  # four calls of 10 s, each 25 s after the answer to the one before
+        for second in range(3600 * hour, 3600 * hour + 140, 35):
+            model.saw("f", second)
+            model.ended("f", second + 10)
+    model.saw("f", 720_000)
+    model.ended("f", 720_010)
+    assert rate_of(model, "f", 720_030) > 1.5 * rate_of(model, "f", 720_012)
+
+
+def test_a_function_called_often_goes_by_its_own_past_and_a_new_one_by_that_of_all():
+    def after_one_call(function: str) -> float:
+        model = ArrivalModel()
+        rng, now = random.Random(3), 0.0
+        for _ in range(300):  # "pairs" calls twice within seconds, "alone" never does; both hourly
+            now += rng.uniform(3000, 4200)
+            model.saw("alone", now)
+            now += rng.uniform(3000, 4200)
+            model.saw("pairs", now)
+            model.saw("pairs", now + 5)
+        now += 7200
+        model.saw(function, now)
+        return rate_of(model, function, now + 4)
+
+    alone, new, pairs = (after_one_call(function) for function in ("alone", "new", "pairs"))
+    assert alone < 0.5 * new < 0.8 * pairs
+
+
 def test_a_busy_hour_of_others_makes_a_quiet_but_popular_function_more_expected_and_a_rare_one_less_so():
     model = ArrivalModel()
     for second in range(0, 86_400, 60):
@@ -75,7 +104,8 @@ def test_the_same_calls_teach_the_same_bit_for_bit():
 
 
 def test_the_first_spare_is_used_first_and_further_ones_by_calls_that_come_close_together():
-    assert spare_chances(0, 1 / 3600, 25.0, 10.0) == [1.0]
+    rare = spare_chances(0, 1 / 3600, 25.0, 10.0)
+    assert rare[0] > 0.99 and sum(rare[1:]) < 0.01
     now = spare_chances(2, 1 / 10, 25.0, 0.01)
     assert now[0] == pytest.approx(1.0, abs=0.01)
     soon = spare_chances(2, 1 / 10, 25.0, 20.0)
@@ -140,8 +170,22 @@ def test_a_full_device_gives_up_the_least_expected_for_the_most_expected():
     cold, other = Resident("cold", 1, idle_since=10.0), Resident("other", 1)
     review = keeper.review(1, [cold, other], Counter(other=1), 1, 6000.0)
     assert review.fetch == (("hot", cold),)
-    assert keeper.victim([cold, Resident("hot", 2, idle_since=5990.0)], NOBODY, 6000.0) is cold
-    assert keeper.victim([other], Counter(other=1), 6000.0) is None
+    assert keeper.victim([cold, Resident("hot", 2, idle_since=5990.0)], NOBODY, 2, 6000.0) is cold
+    assert keeper.victim([], Counter(other=1), 0, 6000.0) is None
+
+
+def test_another_device_is_opened_if_what_it_would_hold_is_wanted_often_and_else_somebody_is_displaced():
+    def displaced(every_s: float) -> bool:
+        keeper = KeepWarm(2, 10.0, Budget())
+        rng, now = random.Random(4), 0.0
+        for _ in range(200):
+            now += rng.expovariate(1 / every_s)
+            keeper.saw(rng.choice("abc"), 0, now)
+        pool = [Resident("a", 1, idle_since=now), Resident("b", 1, idle_since=now)]
+        return keeper.victim(pool, NOBODY, 2, now + every_s) is not None
+
+    assert not displaced(5.0)
+    assert displaced(1200.0)
 
 
 def test_a_warm_start_is_worth_more_while_less_is_spent_than_allowed():
@@ -151,6 +195,15 @@ def test_a_warm_start_is_worth_more_while_less_is_spent_than_allowed():
     rich = budget.worth_s()
     budget.spent = 1500.0
     assert rich > FIRST_WORTH_S > budget.worth_s() > 0
+
+
+def test_a_debt_that_lasts_is_learned():
+    budget = Budget()
+    for hour in range(1, 50):
+        budget.allowed, budget.spent = 3600.0 * hour, 3800.0 * hour
+        budget.worth_s()
+    budget.spent = budget.allowed * TARGET
+    assert budget.worth_s() < 0.7 * FIRST_WORTH_S
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ def test_gpu_hours_of_tenant_exclusive_fractions_are_those_of_the_reference():
 
 @pytest.mark.parametrize(
     ("shape", "load_s", "waits", "fixed_waits"),
-    [(Shape(8), 2.0, False, False), (Shape(8, RUNS, shared=True), 15.0, False, False), (Shape(4), 30.0, True, False)],
+    [(Shape(8), 15.0, False, False), (Shape(8, RUNS, shared=True), 15.0, False, False), (Shape(4), 30.0, True, False)],
     ids=["eight-slots", "eight-slots-shared-weights", "four-slots-and-ours-may-wait"],
 )
 def test_keep_warm_halves_the_cold_starts_of_a_fixed_idle_time_in_no_more_time(shape, load_s, waits, fixed_waits):
