@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
@@ -23,3 +23,14 @@ def doing(what: str) -> Iterator[None]:
     _console.file.flush()
     yield
     _console.print(f"{time.monotonic() - started:.0f} s", markup=False)
+
+
+@contextmanager
+def telling(what: str) -> Iterator[Callable[[float, str], None]]:
+    """The same, for something that can tell which part is done and what it has come to."""
+    if not _console.is_terminal:
+        with doing(what):
+            yield lambda part, found: None
+        return
+    with _console.status(what) as status:
+        yield lambda part, found: status.update(f"{what}: {part:.0%}, {found}")

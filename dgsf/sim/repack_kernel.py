@@ -18,7 +18,7 @@ WHOLE = 1000  # the share of a whole GPU
 MOST_REMOVED = 60
 SHORTEST, WIDENINGS = 0.025, 5.0  # a window is this part of the mean duration, times up to e to this power
 KEPT = 0.3  # the most of a window's tasks that stay by chance
-PASSED_OVER = 0.02  # of the GPUs that a task could go to
+ABOUT = 0.0002  # mean durations: less than this makes no difference
 HOPELESS = 12.0  # temperatures: more than this is not accepted, so the round can end
 
 Whole = NDArray[np.int64]
@@ -86,15 +86,6 @@ def _time_at(load: Shares, first: int, last: int, share: np.uint16, length: Whol
     row, times = load[first:last], length[first:last]
     for piece in range(row.size):
         total += times[piece] if row[piece] == share else 0
-    return total
-
-
-@njit(cache=True)
-def _given(load: Shares, first: int, last: int) -> int:
-    total = 0
-    row = load[first:last]
-    for piece in range(row.size):
-        total += row[piece]
     return total
 
 
@@ -204,43 +195,32 @@ def _weigh(batch: Batch, state: State, chosen: Whole, keys: NDArray[np.float64])
 
 
 @njit(cache=True)
-def _best_gpu(batch: Batch, layout: Layout, state: State, task: int, fullness: float) -> int:
-    """The GPU that would be in use for the least more time, by chance or by fullness among equals; -1: none."""
-    first, last, gpus = batch.first[task], batch.last[task], len(layout.load)
+def _best_gpu(batch: Batch, layout: Layout, state: State, task: int) -> int:
+    """The GPU that would be in use for the least more time, by chance among about equals; -1: none.
+
+    Preferring the fullest among equals, or passing some over by chance, made plans worse.
+    """
+    first, last = batch.first[task], batch.last[task]
     most = np.uint16(WHOLE - batch.share[task])
-    best, least, turn = -1, np.inf, _below(state, gpus)
-    for step in range(gpus):
-        gpu = (turn + step) % gpus
+    best, least = -1, np.inf
+    for gpu in range(len(layout.load)):
         load = layout.load[gpu]
-        if not _fits(load, first, last, most) or _unit(state) < PASSED_OVER:
-            continue
-        cost = float(_time_at(load, first, last, np.uint16(0), batch.length))
-        if fullness:
-            duration = batch.end[task] - batch.start[task]
-            cost -= fullness * (_given(load, first, last) / (last - first) / WHOLE) * duration
-        else:
-            cost += _unit(state) * 0.0002 * batch.mean
-        if cost < least:
-            best, least = gpu, cost
+        if _fits(load, first, last, most):
+            cost = _time_at(load, first, last, np.uint16(0), batch.length) + _unit(state) * ABOUT * batch.mean
+            if cost < least:
+                best, least = gpu, cost
     return best
 
 
 @njit(cache=True)
 def _put_back(batch: Batch, layout: Layout, state: State, order: Whole, room: int) -> tuple[int, int]:
     """How many were put back, and the time added; fewer than all if one fits nowhere or more than `room` is added."""
-    draw, fullness = _below(state, 4), 0.0
-    if draw == 2:
-        fullness = 0.0004
-    elif draw == 3:
-        fullness = 0.002
     added = 0
     for number in range(len(order)):
-        gpu = _best_gpu(batch, layout, state, order[number], fullness)
-        if gpu < 0:
+        gpu = _best_gpu(batch, layout, state, order[number])
+        if gpu < 0 or added > room:
             return number, added
         added += put(batch, layout, order[number], gpu)
-        if added > room:
-            return number + 1, added + np.int64(room)
     return len(order), added
 
 
