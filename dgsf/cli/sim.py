@@ -17,7 +17,7 @@ from click.core import ParameterSource
 
 from dgsf.cli.output import human_us, json_option, show_json, show_rows
 from dgsf.cli.simoptions import DRAWN, TRACES, Options, assumed, settled
-from dgsf.cli.simplan import check_planner, describe, planned_hours
+from dgsf.cli.simplan import describe, planned_hours, prepare
 from dgsf.core.policies import DEFAULT_PLACEMENT, PLACEMENT_POLICIES
 from dgsf.errors import UsageError
 
@@ -151,16 +151,15 @@ def command(plot: Path | None, html: Path | None, as_json: bool, **given: Any) -
 
     check_drawing(plot, html)
     options = settled(Options(**given), _written(given))
-    if options.planned:
-        check_planner()
     two_ways = options.against_exclusive
     options, changes = _changes(options)
     wanted = _experiment(options, changes)
+    plan = prepare(wanted.workload(options.seed)) if options.planned else None
     runs = wanted.seeds * (2 if two_ways else len(wanted.policies))
     with _progress(runs) as tell:
         results = _two_ways(wanted, tell) if two_ways else run_experiment(wanted, tell)
     title = f"{options.arrivals} on {wanted.pool.name}: {results[0].calls:,} calls, {wanted.pool.devices:,} devices"
-    planned = planned_hours(wanted.workload(options.seed), options.seed) if options.planned else None
+    planned = None if plan is None else planned_hours(plan, results[0].calls, options.seed)
     _show(results, title, as_json, planned)
     if two_ways and not as_json:
         _show_ratio(*results)

@@ -14,31 +14,30 @@ from typing import TYPE_CHECKING
 from dgsf.errors import UsageError
 
 if TYPE_CHECKING:
-    from dgsf.sim.repack import Report
+    from dgsf.sim.repack import Repacking, Report
     from dgsf.sim.workload import Workload
 
 ROUNDS_PER_TASK = 1000
 
 
-def check_planner() -> None:
+def prepare(workload: Workload) -> Repacking:
     """Tells before a long run what would stop the plan after it."""
     try:
-        import dgsf.sim.repack  # noqa: F401
+        from dgsf.sim.repack import Repacking
     except ImportError:
         raise UsageError("--planned needs numba, which is in the extra 'sim': pip install 'dgsf[sim]'") from None
-
-
-def planned_hours(workload: Workload, seed: int) -> float:
-    """GPU hours of the best plan that is found."""
-    from dgsf.sim.repack import repack
-
     rows = zip(workload.arrival_s, workload.run_s, workload.function, strict=True)
     tasks = [(start, start + run, workload.functions[function].share) for start, run, function in rows]
+    try:
+        return Repacking(tasks)
+    except UsageError as error:
+        raise UsageError(f"--planned: {error.message}") from None
+
+
+def planned_hours(repacking: Repacking, tasks: int, seed: int) -> float:
+    """GPU hours of the best plan that is found."""
     with _progress() as report:
-        try:
-            return repack(tasks, ROUNDS_PER_TASK * len(tasks), seed, report)[1] / 3600
-        except ValueError as error:
-            raise UsageError(f"--planned: {error}") from None
+        return repacking.run(ROUNDS_PER_TASK * tasks, seed, report)[1] / 3600
 
 
 def describe(hours: float, policy: str, used: float) -> str:

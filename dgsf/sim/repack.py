@@ -9,20 +9,23 @@ for schedules that are known days ahead.  The same seed gives the same plan.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from math import ceil
 
 import numpy as np
 
 from dgsf.core.placement.pieces import Interval
 from dgsf.core.placement.plan import time_in_use
+from dgsf.errors import UsageError
 from dgsf.sim.repack_kernel import WHOLE, Batch, Layout, Whole, anneal, first_fit, put
 
 ROUNDS = 40_000_000
 MOST_GPUS = 64  # a set of GPUs is a machine word
 SPARE_GPUS = 2  # more than first fit needs, to turn round in
-TICK = 1e-3  # the finest time that is told apart, in the unit of the tasks' times
+TICK = 1e-3  # of the clock by which plans are compared, in the unit of the tasks' times
 CHUNK = 200_000  # rounds between two reports
 WARM, COLD = 0.8, 0.006  # temperatures, in mean durations
 STRETCHES = 10  # in a mean duration
+STRETCHES_PER_TASK = 10  # at most: a few tasks in a long time need no more
 
 Report = Callable[[int, int, float], None]  # rounds done, of how many, the best time so far
 
@@ -31,21 +34,35 @@ def repack(
     tasks: Sequence[Interval], rounds: int = ROUNDS, seed: int = 1, report: Report | None = None
 ) -> tuple[list[int], float]:
     """The GPU of each task, and the time that GPUs are in use; shares are thousandths of a GPU."""
-    if not tasks:
-        return [], 0.0
-    batch = _batch(tasks)
-    layout = _first_fit(batch)
-    best = layout.gpu.copy()
-    state = np.array([0x9E3779B97F4A7C15 * (2 * seed + 1) & 0xFFFFFFFFFFFFFFFF], np.uint64)
-    now = np.full(2, _ticks_in_use(tasks, best), np.int64)
-    done = 0
-    for step, warm, cold in _cooling(rounds, batch.mean):
-        anneal(batch, layout, best, state, step, warm, cold, now)
-        done += step
-        if report is not None:
-            report(done, rounds, now[1] * TICK)
-    gpus = best.tolist()
-    return gpus, time_in_use(tasks, gpus)
+    return Repacking(tasks).run(rounds, seed, report) if tasks else ([], 0.0)
+
+
+class Repacking:
+    """A batch and its first plan; UsageError if there is none."""
+
+    def __init__(self, tasks: Sequence[Interval]) -> None:
+        for number, (start, end, share) in enumerate(tasks, start=1):
+            if not (0 < share <= WHOLE and start < end < float("inf")):
+                took = f"a share of {share} from {start:g} to {end:g}"
+                raise UsageError(f"task {number} cannot be planned: it takes {took}; shares go up to {WHOLE}")
+        self._tasks = tasks
+        self._batch = _batch(tasks)
+        self._layout = _first_fit(self._batch)
+
+    def run(self, rounds: int, seed: int = 1, report: Report | None = None) -> tuple[list[int], float]:
+        """As `repack`; the next run goes on from where this one ended."""
+        batch, layout = self._batch, self._layout
+        best = layout.gpu.copy()
+        state = np.array([0x9E3779B97F4A7C15 * (2 * seed + 1) & 0xFFFFFFFFFFFFFFFF], np.uint64)
+        now = np.full(2, _in_use(batch, layout), np.int64)
+        done = 0
+        for step, warm, cold in _cooling(rounds, batch.mean):
+            anneal(batch, layout, best, state, step, warm, cold, now)
+            done += step
+            if report is not None:
+                report(done, rounds, now[1] * TICK)
+        gpus = best.tolist()
+        return gpus, time_in_use(self._tasks, gpus)
 
 
 def _cooling(rounds: int, mean: float) -> Iterator[tuple[int, float, float]]:
@@ -56,17 +73,18 @@ def _cooling(rounds: int, mean: float) -> Iterator[tuple[int, float, float]]:
 
 
 def _batch(tasks: Sequence[Interval]) -> Batch:
-    start, end = (np.array([round(task[at] / TICK) for task in tasks], np.int64) for at in (0, 1))
-    start, end = start - start.min(), end - start.min()
-    share = np.array([task[2] for task in tasks], np.uint16)
-    if (share > WHOLE).any() or (end <= start).any():
-        raise ValueError(f"a task needs a share of at most {WHOLE} and must take at least {TICK:g}")
-    cuts = np.unique(np.concatenate([start, end]))
+    """Cut at the very times, so that tasks which overlap by however little do; only lengths are rounded."""
+    begins, ends = (np.array([task[at] for task in tasks], float) for at in (0, 1))
+    share = np.array([ceil(task[2]) for task in tasks], np.uint16)
+    cuts = np.unique(np.concatenate([begins, ends]))
+    start = np.rint((begins - cuts[0]) / TICK).astype(np.int64)
+    end = np.maximum(np.rint((ends - cuts[0]) / TICK).astype(np.int64), start + 1)
     mean = float((end - start).mean())
-    stretch = max(1, int(mean / STRETCHES))
+    stretch = max(1, int(mean / STRETCHES), int(end.max()) // (STRETCHES_PER_TASK * len(tasks)))
     at, held = _stretches(start, end, stretch)
-    first, last = np.searchsorted(cuts, start), np.searchsorted(cuts, end)
-    return Batch(first, last, share, start, end, np.diff(cuts), at, held, stretch, mean)
+    first, last = np.searchsorted(cuts, begins), np.searchsorted(cuts, ends)
+    length = np.rint(np.diff(cuts) / TICK).astype(np.int64)
+    return Batch(first, last, share, start, end, length, at, held, stretch, mean)
 
 
 def _stretches(start: Whole, end: Whole, stretch: int) -> tuple[Whole, Whole]:
@@ -82,15 +100,14 @@ def _stretches(start: Whole, end: Whole, stretch: int) -> tuple[Whole, Whole]:
 def _first_fit(batch: Batch) -> Layout:
     """In the order of their starts; with some GPUs more than that takes."""
     layout = Layout(np.full(len(batch.first), -1, np.int64), np.zeros((MOST_GPUS, len(batch.length)), np.uint16))
-    for task in np.argsort(batch.start, kind="stable").tolist():
+    for task in np.argsort(batch.first, kind="stable").tolist():
         gpu = first_fit(batch, layout, task)
         if gpu < 0:
-            raise ValueError(f"more than {MOST_GPUS} GPUs would be needed at once")
+            raise UsageError(f"more than {MOST_GPUS} GPUs would be needed at once; a plan takes no more")
         put(batch, layout, task, gpu)
     used = min(int(layout.gpu.max()) + 1 + SPARE_GPUS, MOST_GPUS)
     return Layout(layout.gpu, np.ascontiguousarray(layout.load[:used]))
 
 
-def _ticks_in_use(tasks: Sequence[Interval], gpus: Whole) -> int:
-    whole = [(round(start / TICK), round(end / TICK), share) for start, end, share in tasks]
-    return int(time_in_use(whole, gpus.tolist()))
+def _in_use(batch: Batch, layout: Layout) -> int:
+    return int(((layout.load > 0) * batch.length).sum())

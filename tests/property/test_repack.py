@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dgsf.core.placement.plan import time_in_use
+from dgsf.errors import UsageError
 from dgsf.sim.repack import repack
 
 TASK = st.tuples(st.integers(0, 300), st.integers(1, 200), st.integers(1, 1000))
@@ -57,11 +58,23 @@ def test_the_same_seed_gives_the_same_plan_and_progress_is_told():
     assert told == [(2000, 2000, pytest.approx(first[1]))]
 
 
+@settings(max_examples=60, deadline=None)
+@given(times=st.lists(st.tuples(st.floats(0, 1), st.floats(1e-6, 1)), min_size=2, max_size=12))
+def test_tasks_that_overlap_by_less_than_a_tick_are_not_put_together(times):
+    intervals = [(start, start + length, 600) for start, length in times]
+    gpus, _ = repack(intervals, rounds=100)
+    assert _fits(intervals, gpus)
+
+
+def test_a_long_pause_costs_no_memory():
+    gpus, time = repack([(0.0, 0.01, 500), (4e6, 4e6 + 0.01, 500)], rounds=100)
+    assert len(gpus) == 2 and time == pytest.approx(0.02, rel=1e-3)
+
+
 def test_nothing_to_plan_and_what_cannot_be_planned():
     assert repack([]) == ([], 0.0)
-    with pytest.raises(ValueError, match="at most 1000"):
-        repack([(0.0, 1.0, 1001)])
-    with pytest.raises(ValueError, match="must take at least"):
-        repack([(1.0, 1.0, 10)])
-    with pytest.raises(ValueError, match="more than 64 GPUs"):
+    for wrong in ((0.0, 1.0, 1001), (0.0, 1.0, 0), (1.0, 1.0, 10), (0.0, float("inf"), 10), (float("nan"), 1.0, 10)):
+        with pytest.raises(UsageError, match="task 2 cannot be planned"):
+            repack([(0.0, 1.0, 10), wrong])
+    with pytest.raises(UsageError, match="more than 64 GPUs"):
         repack([(0.0, 1.0, 600)] * 65)

@@ -268,6 +268,12 @@ def test_tasks_that_are_known_beforehand_are_planned(sim, tmp_path):
     assert code == 2 and "--planned" in err and "tenants" in err
 
 
+def test_what_cannot_be_planned_is_told_before_anything_runs(sim, tmp_path):
+    (tmp_path / "mine.csv").write_text(TENANTS + "".join(f"t{n},z,40,10,60\n" for n in range(70)))
+    code, out, err = sim("--trace-file", str(tmp_path / "mine.csv"), "--planned")
+    assert code == 2 and not out and "--planned: more than 64 GPUs would be needed at once" in err
+
+
 def test_without_numba_the_way_out_is_told(sim, tmp_path, monkeypatch):
     (tmp_path / "mine.csv").write_text(TENANTS)
     monkeypatch.setitem(sys.modules, "dgsf.sim.repack", None)
