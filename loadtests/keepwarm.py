@@ -6,7 +6,8 @@ first 30 %: rules with a parameter are fitted on those.  Ours' constants were ch
 same for all assumptions; `--shuffled 6` puts blocks of six hours into another order, on which none was chosen.  Ours
 learns as it goes; its budget is what the fixed idle time has spent so far, replayed beside it.  If calls may wait for a
 busy instance, they may in both.  `--shared-weights` is for devices on which the calls of a function share its weights,
-for all rules alike; up to `--runs` calls then run on a device at once.  "Best possible" knows all calls and chooses
+for all rules alike; up to `--runs` calls then run on a device at once.  `--trace azure` takes the first calls of
+another trace instead: one function that many call at once.  "Best possible" knows all calls and chooses
 which instances to keep, but loads none ahead (`dgsf.sim.warmbound`).
 """
 
@@ -34,6 +35,7 @@ HISTOGRAM_RANGES_S = (30.0, 45.0, 60.0, 90.0, 120.0, 180.0, 300.0, 600.0)
 SLOTS = (1, 2, 4, 8, 12)
 RUNS = 1000 // GENAI_SHARE
 LOADS_S = (0.0, 2.0, 15.0, 30.0)
+FIRST_CALLS = {"genai": None, "azure": 4_000}  # of a trace; None: all
 Make = Callable[[], Keeper]
 Row = dict[str, object]
 
@@ -213,6 +215,7 @@ def shuffled(calls: Sequence[WarmCall], hours: float, seed: int) -> list[WarmCal
 
 
 @click.command()
+@click.option("--trace", type=click.Choice(tuple(FIRST_CALLS)), default="genai", show_default=True, help="whose calls")
 @click.option("--slots", type=click.IntRange(1), help="instances that one device holds")
 @click.option("--load-s", type=click.FloatRange(0), help="seconds to load a model")
 @click.option("--shared-weights", is_flag=True, help="calls of a function on one device share its weights")
@@ -223,6 +226,7 @@ def shuffled(calls: Sequence[WarmCall], hours: float, seed: int) -> list[WarmCal
 @click.option("--seed", default=1, show_default=True, help="of that order")
 @json_option
 def command(
+    trace: str,
     slots: int | None,
     load_s: float | None,
     shared_weights: bool,
@@ -235,9 +239,9 @@ def command(
 
     Under many (neither slots nor load given) it takes half an hour of processor time and more.
     """
-    trace = read_trace("genai", load_settings().traces)
-    names = [trace.functions[index].name for index in trace.function]
-    calls: list[WarmCall] = list(zip(trace.arrival_s, names, trace.run_s, strict=True))
+    read = read_trace(trace, load_settings().traces)
+    names = [read.functions[index].name for index in read.function]
+    calls: list[WarmCall] = list(zip(read.arrival_s, names, read.run_s, strict=True))[: FIRST_CALLS[trace]]
     if hours is not None:
         calls = shuffled(calls, hours, seed)
 

@@ -10,7 +10,8 @@ calls goes by the credits of all, one with many by its own.  No clock is read he
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
+from typing import Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,14 +27,15 @@ OWN_CALLS = 100.0  # of a function, until its own credits count as much as those
 FIRST_SHARE = 0.9  # of all calls, those that memories explain at first
 Key = tuple[str, int]  # a function and a level: 2 is its second instance in use at the same time
 Floats = NDArray[np.float64]
+Called = TypeVar("Called", bound=Hashable)  # functions, or levels of them
 
 
-class ArrivalModel:
+class ArrivalModel(Generic[Called]):
     """The rate at which each function is expected to be called, in calls per second."""
 
     def __init__(self, scales_s: Sequence[float] = SCALES_S, prior_calls: float = PRIOR_CALLS) -> None:
-        self.functions: list[str] = []
-        self._rows: dict[str, int] = {}
+        self.functions: list[Called] = []
+        self._rows: dict[Called, int] = {}
         self._scales = np.asarray([*END_SCALES_S, *scales_s, POPULAR_S])  # the last one is for the part of all calls
         of_ends = np.arange(len(self._scales)) < len(END_SCALES_S)
         self._call_adds = np.where(of_ends, 0.0, 1 / self._scales)
@@ -52,7 +54,7 @@ class ArrivalModel:
         self._credit = self.weights * prior_calls
         self._calls = prior_calls
 
-    def saw(self, function: str, now: float) -> float:
+    def saw(self, function: Called, now: float) -> float:
         """A call came; the answer is the rate that had been expected."""
         row = self._row(function, now)
         expected = (self._explain(now) * self._weights())[row]
@@ -69,7 +71,7 @@ class ArrivalModel:
         self._crowd_at = now
         return total
 
-    def ended(self, function: str, now: float) -> None:
+    def ended(self, function: Called, now: float) -> None:
         """A call has ended."""
         row = self._row(function, now)
         self._remember(row, now)
@@ -108,7 +110,7 @@ class ArrivalModel:
         self._pauses[row] = np.stack([first * fades, (second + first * passed) * fades, third])
         self._seen_at[row] = now
 
-    def _row(self, function: str, now: float) -> int:
+    def _row(self, function: Called, now: float) -> int:
         row = self._rows.get(function)
         if row is None:
             row = self._rows[function] = len(self.functions)

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dgsf.core.arrivals import ArrivalModel, Key
+from dgsf.core.levels import Levels, with_levels
 from dgsf.core.rhythm import Rhythm
 from dgsf.core.spares import RunTime, spare_chances
 
@@ -25,6 +26,9 @@ LEAST_LEAD_S = 4_000.0  # but not less than this many seconds
 LEARN = 0.5  # how much of a lead or debt that lasts, while as much again is allowed, is learned
 LEAST_LEARN_S = 7_200.0
 TARGET = 0.992  # of what is allowed; the rest is for what is already promised to running calls
+DEBT = 0.01  # a debt of this part of what is allowed makes it worth less by a factor e again, also while little is
+DEBT_SPAN = 8.0  # allowed, to so many factors
+RESERVE, RESERVE_S = 0.02, 80.0  # of what is allowed, and at most: debt begins so much before it
 OPEN_GAIN = 2.0  # another device must be expected to serve this many times what its time is worth: it serves nobody
 STAY_GAIN = 1.3  # while it loads; and is given up only if it serves less than its time is worth by this factor
 SWAP_GAIN = 2.0  # a function loaded ahead must be expected this many times sooner than the one it displaces,
@@ -62,6 +66,11 @@ class Budget:
         self._learned_at = self.allowed
         return FIRST_WORTH_S * math.exp(self._learned + lead)
 
+    def restraint(self) -> float:
+        """1 within what is allowed; a debt of `DEBT` of it makes a warm start worth less by a factor e, and so on."""
+        debt = self.spent - self.allowed + min(RESERVE_S, RESERVE * self.allowed)
+        return math.exp(-min(DEBT_SPAN, max(0.0, debt) / (DEBT * max(1.0, self.allowed))))
+
 
 @dataclass(frozen=True, slots=True)
 class Review:
@@ -98,7 +107,8 @@ class KeepWarm:
         shared: bool = False,
     ) -> None:
         """`waits`: calls wait for a busy instance where `worth_waiting` says so; `shared`: it serves them as well."""
-        self.model = ArrivalModel()
+        self.model = ArrivalModel[str]()
+        self._levels = Levels()
         self.rhythm = Rhythm()
         self._slots = slots
         self._load_s = load_s
@@ -110,10 +120,11 @@ class KeepWarm:
         self._quiet_per_s = QUIET_CALLS / (AHEAD_NEW * load_s) if load_s else math.inf
         self._swap_gain = SWAP_GAIN + SWAP_GAIN_PER_S * load_s
 
-    def saw(self, function: str, running: int, now: float) -> None:
-        """A call came while `running` others of its function were."""
+    def saw(self, function: str, running: int, now: float, loading: int = 0) -> None:
+        """A call came while `running` others of its function were, of which so many still waited for their load."""
         self._runs.saw(function, running, self.model.saw(function, now))
         self.rhythm.saw(function, now)
+        self._levels.saw(function, running - loading, now)
 
     def ended(self, function: str, now: float) -> None:
         """A call has ended."""
@@ -123,27 +134,30 @@ class KeepWarm:
         """How soon each instance beyond those that run now is expected to be used."""
         ranked: list[tuple[float, Key]] = []
         held: dict[Key, float] = {}
+        reached = {} if self._shared else self._levels.rates(now)
         for function, rate in zip(self.model.functions, self.model.rates(now).tolist(), strict=True):
             busy = running[function]
             if rate < NEVER_PER_S or (busy and self._one_will_do(function, busy)):
                 continue
-            due = None if busy else self.rhythm.due(function, now)
-            if due is not None:  # a regular function is expected when it is due, and not before
-                rate = due.rate(now, self._load_s)
-            if due is not None or self._shared or (not busy and rate < self._quiet_per_s):
-                ranked.append((rate, (function, 1)))
-                held[function, 1] = rate
-                continue
-            later, soon = self._chances(function, busy, rate)
-            ranked += [(rate * chance, (function, busy + 1 + n)) for n, chance in enumerate(later)]
-            held.update({(function, busy + 1 + n): rate * chance for n, chance in enumerate(soon)})
+            later, soon = self._near(function, busy, rate, now)
+            if levels := reached.get(function):
+                later = with_levels(later, levels, busy, NEVER_PER_S)
+                soon = with_levels(soon, levels, busy, NEVER_PER_S)
+            ranked += [(rate, (function, busy + 1 + n)) for n, rate in enumerate(later)]
+            held.update({(function, busy + 1 + n): rate for n, rate in enumerate(soon)})
         return Expectation(sorted(ranked, reverse=True), held)
 
-    def _chances(self, function: str, busy: int, rate: float) -> tuple[list[float], list[float]]:
-        """Those of spare instances to be used by the next call: if loaded now, and if they are there."""
+    def _near(self, function: str, busy: int, rate: float, now: float) -> tuple[list[float], list[float]]:
+        """How soon the first instances beyond those that run are used: if loaded now, and if they are there."""
+        due = None if busy else self.rhythm.due(function, now)
+        if due is not None:  # a regular function is expected when it is due, and not before
+            rate = due.rate(now, self._load_s)
+        if due is not None or self._shared or (not busy and rate < self._quiet_per_s):
+            return [rate], [rate]
         run_s = self._runs.mean_s(function)
         later = spare_chances(busy, rate, run_s, AHEAD_NEW * self._load_s)
-        return later, spare_chances(busy, rate, run_s, AHEAD_HELD * self._load_s)
+        soon = spare_chances(busy, rate, run_s, AHEAD_HELD * self._load_s)
+        return [rate * chance for chance in later], [rate * chance for chance in soon]
 
     def _one_will_do(self, function: str, busy: int) -> bool:
         """Whether the next call would share or await a busy instance, so that no further one is needed."""
@@ -181,7 +195,8 @@ class KeepWarm:
         return pool[min(range(len(pool)), key=rates.__getitem__)]
 
     def _warm_worth(self) -> float:
-        return self._budget.worth_s() + self._load_s  # a warm start also saves the load itself
+        """A warm start also saves the load itself."""
+        return self._budget.worth_s() * self._budget.restraint() + self._load_s
 
     def _fetches(
         self, here: list[tuple[float, Resident]], pool: Sequence[Resident], expected: Expectation

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 
-MOST_SPARES = 4  # of one function that are ever thought about
+MOST_SPARES = 4  # of one function that are thought about here; those beyond are in `core.levels`
 _MOST_RUNNING = 8  # beyond that, one more or less changes little
 
 _FIRST_RATE = 1.0  # calls per second; keeps the mean short until enough was seen

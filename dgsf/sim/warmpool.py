@@ -202,6 +202,11 @@ class WarmPool:
     def on(self, device: int) -> list[Resident]:
         return [item for item in self.residents if item.device == device]
 
+    def loading(self, function: str) -> int:
+        """How many calls of a function wait for their load."""
+        mine = (item for item in self.residents if item.function == function and id(item) in self._ready)
+        return sum(self._calls_of[id(item)] for item in mine)
+
     def roomiest(self) -> int | None:
         """The fullest device with a free slot for one more call, those that work first; None: a new one."""
         room = (device for device, held in self.held.items() if held < self.shape.slots and self._can_run(device))

@@ -151,7 +151,7 @@ class Ours:
 
     def arrived(self, pool: WarmPool, function: str, *, waits: bool) -> None:
         self.budget.spent = pool.resident_s
-        self._rule.saw(function, pool.running[function], pool.now)
+        self._rule.saw(function, pool.running[function], pool.now, pool.loading(function))
 
     def review(self, pool: WarmPool, device: int) -> tuple[list[Resident], Review]:
         review = self._rule.review(device, pool.residents, pool.running, len(pool.held), pool.now)

@@ -9,6 +9,7 @@ import pytest
 
 from dgsf.core.arrivals import ArrivalModel
 from dgsf.core.keepwarm import FIRST_WORTH_S, TARGET, Budget, KeepWarm, Resident, worth_waiting
+from dgsf.core.levels import Levels, with_levels
 from dgsf.core.spares import spare_chances
 from dgsf.sim.warmbound import fewest_cold
 from dgsf.sim.warmpool import Count, Shape, WarmPool, replay
@@ -17,7 +18,7 @@ from dgsf.sim.warmrules import FixedIdle, GreedyDual, Histogram, LeastRecent, Ou
 NOBODY: Counter[str] = Counter()
 
 
-def rate_of(model: ArrivalModel, function: str, now: float) -> float:
+def rate_of(model: ArrivalModel[str], function: str, now: float) -> float:
     return dict(zip(model.functions, model.rates(now).tolist(), strict=True))[function]
 
 
@@ -111,6 +112,47 @@ def test_the_first_spare_is_used_first_and_further_ones_by_calls_that_come_close
     soon = spare_chances(2, 1 / 10, 25.0, 20.0)
     assert 0.5 > soon[0] > soon[1] > soon[2] > soon[3] > 0
     assert sum(soon) <= 1.0
+
+
+def test_levels_that_a_crowd_has_reached_are_expected_again_and_forgotten_with_time():
+    levels = Levels()
+    for at in range(30):
+        for running in range(20):
+            levels.saw("crowded", running, float(at))
+    soon, late = (levels.rates(now)["crowded"] for now in (31.0, 3_600.0))
+    assert set(soon) == set(range(5, 21))  # the first four are told by calls and runs
+    assert min(soon.values()) > 0.1 > 100 * max(late.values())
+
+
+def test_an_instance_is_never_wanted_less_than_the_one_after_it():
+    assert with_levels([0.0, 0.5, 0.1], {6: 0.3, 7: 0.2, 9: 0.01}, 2, 0.1) == [0.5, 0.5, 0.3, 0.3, 0.2]
+    assert with_levels([0.2, 0.1], {}, 0, 0.1) == [0.2, 0.1]
+    assert with_levels([0.2, 0.1], {2: 0.9}, 5, 0.1) == [0.2, 0.1]  # these run already
+
+
+def test_a_debt_makes_a_warm_start_worth_less_also_while_little_is_allowed():
+    restraints = [Budget(allowed=1_000.0, spent=spent).restraint() for spent in (0.0, 980.0, 990.0, 1_000.0, 9e9)]
+    assert restraints[:2] == [1.0, 1.0]
+    assert 1.0 > restraints[2] > restraints[3] > restraints[4] > 0
+    assert Budget(spent=5.0).restraint() > 0
+
+
+def test_on_one_crowded_function_cold_starts_and_time_are_not_above_those_of_a_fixed_idle_time():
+    chance = random.Random(3)
+    calls = [
+        (burst * 90.0 + chance.uniform(0.0, 15.0), "crowded", chance.expovariate(1.0))
+        for burst in range(20)
+        for _ in range(chance.randrange(20, 120))
+    ]
+    calls.sort()
+    budget = Budget()
+    fixed, ours = (WarmPool(8, 2.0, keeper, waits=False) for keeper in (FixedIdle(60.0), Ours(8, 2.0, budget)))
+    for call in calls:
+        fixed.call(*call)
+        budget.allowed = fixed.resident_s
+        ours.call(*call)
+    assert ours.count.cold <= fixed.count.cold
+    assert ours.count.resident_s <= fixed.count.resident_s
 
 
 def test_a_spare_that_comes_when_the_running_call_has_probably_ended_is_worth_little():

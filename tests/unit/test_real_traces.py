@@ -50,6 +50,15 @@ def test_keep_warm_halves_the_cold_starts_of_a_fixed_idle_time_in_no_more_time(s
     assert ours.rest.resident_s <= fixed.rest.resident_s
 
 
+@pytest.mark.parametrize("load_s", [2.0, 15.0])
+def test_on_one_crowded_function_keep_warm_is_better_than_a_fixed_idle_time_in_no_more_time(load_s):
+    trace = read_trace("azure", FOLDER)
+    calls = [(at, "llm", run_s) for at, run_s in zip(trace.arrival_s, trace.run_s, strict=True)][:4_000]
+    ours, fixed = ours_beside_fixed(Setting(calls, Shape(8), load_s), waits=False)
+    assert ours.whole.cold <= 0.75 * fixed.whole.cold
+    assert ours.whole.resident_s <= fixed.whole.resident_s
+
+
 def test_with_one_slot_and_quick_loads_not_even_knowing_all_calls_halves_them_unless_some_are_loaded_ahead():
     trace = read_trace("genai", FOLDER)
     names = [trace.functions[index].name for index in trace.function]
