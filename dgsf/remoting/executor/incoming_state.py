@@ -1,8 +1,9 @@
 """A session's state on its way in: every storage gets memory of its own as its bytes arrive.
 
-The bytes come one behind the other and cut anywhere, the head that describes them first.  They pass through one small
-buffer, so that a state needs its own memory once, and is in place a moment after its last byte.  What the head says is
-the guest's word: `state_head.py` reads it, and it is checked against the bytes that were announced and reserved.
+The bytes come one behind the other and cut anywhere, the head that describes them first.  They pass through the one
+small buffer of the session, so that a state needs its own memory once, and is in place a moment after its last byte.
+What the head says is the guest's word: `state_head.py` reads it, and it is checked against the bytes that were
+announced and reserved.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import torch
 from dgsf.errors import ProtocolError
 from dgsf.remoting.executor.limits import Limits, refuse_over
 from dgsf.remoting.executor.state_head import read_head
-from dgsf.remoting.executor.uploads import Transfer, bytes_of, raw_memory
+from dgsf.remoting.executor.uploads import Memory, Transfer, bytes_of, raw_memory
 
 _USUAL = Limits()
 _EMPTY = raw_memory(0)[0]  # stands for every storage without bytes
@@ -25,11 +26,11 @@ class StateTransfer(Transfer):
 
     __slots__ = ("_head_memory", "_landed", "_limits", "_place", "_places", "_taken", "head", "pieces")
 
-    def __init__(self, head_bytes: int, size: int, limits: Limits = _USUAL) -> None:
+    def __init__(self, head_bytes: int, size: int, through: Memory, limits: Limits = _USUAL) -> None:
         if type(head_bytes) is not int or not 0 < head_bytes <= size:
             raise ProtocolError(f"a state of {size!r} bytes cannot have a head of {head_bytes!r}")
         refuse_over(head_bytes, limits.head_bytes, "bytes of a state's head")
-        super().__init__(size, passing=True)
+        super().__init__(size, through)
         self._limits = limits
         self.held_bytes = size
         self.head: Any = None

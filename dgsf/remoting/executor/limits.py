@@ -22,7 +22,7 @@ class Limits:
 
     @property
     def head_bytes(self) -> int:
-        """Of a state that comes in: a tensor's sizes, strides and storage for every handle, and the few other things."""
+        """Of a state that comes in: sizes, strides and storage of a tensor for every handle, and the little else."""
         return MIB + 256 * self.handles
 
 
