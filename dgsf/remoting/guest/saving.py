@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 _SYNC, _SNAPSHOT = int(Record.SYNC), int(Record.SNAPSHOT)
 _KEPT_BYTES = 512 * 1024**2  # of memory for states: two take turns, and there are two whenever one arrives
+_SPARE = 1.25  # times the last state: so much of it is kept for the next one when nobody reads it
 _PATIENCE = 0.5  # of the replay bound: so much work a due checkpoint lets pass to find few tensors alive
 
 
@@ -65,6 +66,7 @@ class Saver:
         self._policy = policy
         self._now = now
         self._memory = Copies(_KEPT_BYTES)
+        self._sizes = (0, 0)  # of memory for the last two states, the last one first
         self._saving: Saving | None = None
         self._calls_saved = 0  # calls that the last checkpoint covers
         self._busy_meanwhile = 0.0  # work that was done while it was under way, or that was none of the program's
@@ -198,12 +200,18 @@ class Saver:
             self._uploads.keep_only(link.saved.digests | link.journal.digests)
             self.checkpoints += 1
             self.cost.measure(len(state.bulk), lost, self._share * worked)
+            self._release(_rounded(len(state.bulk)))
         else:
             self.cost.owe(lost, self._share * worked)
         link.busy = max(0.0, link.busy - saving.busy)
         self._answered -= saving.busy
         self._busy_meanwhile = self._busy(self._now())
         self._calls_saved = saving.calls
+
+    def _release(self, size: int) -> None:
+        """The state before is not read any more; what the next ones will not need goes back."""
+        self._sizes = (size, self._sizes[0])
+        self._memory.release(self._sizes, int(size * _SPARE))
 
     def _lost(self, saving: Saving) -> float:
         """What it cost, by how much slower the program made its calls meanwhile."""
