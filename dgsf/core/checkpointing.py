@@ -5,16 +5,21 @@ since.  A checkpoint costs time too: while it is copied and sent, the program go
 when a replay would take too long, or would before the next good moment, but never so often that a program loses more
 than a small share of its working time to them (while it rests nothing has to be replayed, and nothing is saved up);
 and always before the journal outgrows its memory.
+
+The share holds whatever is guessed: what a checkpoint was seen to cost is owed, and the next one waits until the
+program has worked long enough for it.  So all but the last are paid for.  The guess of what the next will cost can
+only delay it further.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 REPLAY_SECONDS = 0.8
 SHARE = 0.07
 JOURNAL_BYTES = 256 * 1024**2
-BYTES_PER_SECOND = 3e9  # until it has been measured
+BYTES_PER_SECOND = 1e9  # until it has been measured; few links are slower, and the first must not come too early
 _LEAST_LOST = 0.1  # of the time that one is sent: a program loses at least so much beside the copy
 _LEAST_REPLAY = 0.5  # of the bound: what is not worth saving yet, however long the next round will be
 _LEAST_SECONDS = 0.002
@@ -52,34 +57,44 @@ def time_lost(under_way: float, calls: int, calls_per_second: float, copied: flo
 
 @dataclass(slots=True)
 class CheckpointCost:
-    """What the next checkpoint will take, from those before."""
+    """What those before took and the next will take."""
 
     bytes_per_second: float = BYTES_PER_SECOND
     bytes: float = 0.0
     measured: bool = False
     largest: int = 0  # that this device has given
+    owed: float = 0.0  # seconds that were lost and are not paid for yet
+    _timed: bool = False  # whether the speed is more than a guess
+    _was_fresh: bool = False
 
     def expect_at_least(self, size: int) -> None:
         """Nothing is measured yet, but so much was sent to the device."""
         if not self.measured:
             self.bytes += size
 
-    def measure(self, size: int, seconds: float) -> None:
+    def owe(self, seconds: float, paid: float = math.inf) -> None:
+        """So much was lost; the work before it has `paid` for so much of what was owed then."""
+        self.owed = max(0.0, self.owed - paid) + seconds
+
+    def measure(self, size: int, seconds: float, paid: float = math.inf) -> None:
         """One was taken and cost the program so much: the latest size, the speed as a running mean.
 
-        One that is larger than all before is slow, because its memory is fresh: it says nothing of the next.
+        One that is larger than all before is slow, because its memory is fresh: it says little of the next, unless
+        that will be fresh, too, as this one was after another.  But it is owed like any.
         """
+        self.owe(seconds, paid)
         fresh, self.largest = size > _GROWN * self.largest, max(size, self.largest)
-        self.bytes = size
-        speed = max(size, 1) / max(seconds, _LEAST_SECONDS)
-        if size >= 1_000_000 and not fresh:
-            self.bytes_per_second = (self.bytes_per_second + speed) / 2
-        self.measured = True
+        if size >= 1_000_000 and (self._was_fresh or not fresh):
+            speed = size / max(seconds, _LEAST_SECONDS)
+            self.bytes_per_second = (self.bytes_per_second + speed) / 2 if self._timed else speed
+            self._timed = True
+        self.bytes, self.measured, self._was_fresh = size, True, fresh
 
     def begin_again(self) -> None:
-        """On another device, which has no memory for it yet."""
+        """On another device, which has no memory for it yet; what is owed stays."""
         self.largest = 0
 
     @property
     def seconds(self) -> float:
-        return _LEAST_SECONDS + self.bytes / self.bytes_per_second
+        """What must be worked for before the next: it, and what is owed of those before."""
+        return max(self.owed, _LEAST_SECONDS + self.bytes / self.bytes_per_second)

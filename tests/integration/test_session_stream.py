@@ -380,6 +380,18 @@ def test_checkpoints_bound_the_journal(executors: LocalExecutors) -> None:
         stream.close()
 
 
+def test_a_state_that_shrinks_leaves_no_memory_of_larger_ones(executors: LocalExecutors) -> None:
+    policy = CheckpointPolicy(replay_seconds=1e9, share=0.0)
+    stream = SessionStream(executors.connect(LocalSpec()), parse_modes("full,-known"), policy)
+    for count in (2_000_000, 1_500_000, 1_100_000):
+        kept = stream.upload(torch.rand(count))
+        stream.checkpoint()
+        stream.free(kept)
+    held = stream._link.saver._memory._bytes
+    assert 4_400_000 <= held <= 1.15 * 4_400_000  # the last, rounded up
+    stream.close()
+
+
 def test_a_checkpoint_that_was_complete_when_its_device_was_lost_is_the_one_to_start_from(
     executors: LocalExecutors,
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import msgspec
@@ -11,6 +12,7 @@ from executor_fixtures import connect, executors, guest
 from executor_guest import CODES, Failed, TestGuest, raw
 
 from dgsf.remoting.digest import digest_of
+from dgsf.remoting.executor.loop import EXIT_REFUSED
 from dgsf.remoting.protocol import FLOAT, TENSOR, Record, Status, absolute, relative
 from dgsf.wire.frames import FLAG_MORE, Kind, encode_frame
 
@@ -222,6 +224,42 @@ def test_a_restored_session_goes_on_as_the_first_would_have(connect) -> None:
         assert torch.equal(first.fetch(handle), second.fetch(handle))
     again, changed = snapshot(second, later[0])
     assert again[0] == later[0] + 1 and sorted(len(piece) for piece in changed.values()) == [12, 24]
+
+
+def test_restored_tensors_without_bytes_grow_each_on_its_own(connect) -> None:
+    first, second = connect(), connect()
+    for handle in (1, 2):
+        first.upload(handle, torch.empty(0))
+    restore(second, *snapshot(first, 0))
+    second.send(define(0, "aten::resize_", hole(0), [2]), define(1, "aten::fill_.Scalar", hole(0), {FLOAT: 0}))
+    for handle in (1, 2):
+        second.send([0, 0, [handle]], [1, 0, [handle], [float(handle)]])
+    assert [second.fetch(handle).tolist() for handle in (1, 2)] == [[1, 1], [2, 2]]
+
+
+def _many_storages() -> tuple[bytes, int]:
+    head = b"\x93\x01\xdd" + (1_000_000).to_bytes(4, "big") + b"\x93\x00\x00\xc3" * 1_000_000 + b"\x80"
+    return head, len(head)
+
+
+def _more_than_any_machine_has() -> tuple[bytes, int]:
+    rest = {"views": [[1, 1, 4, [1], [1], 0, 0]], "failures": [], "untold": None, "contents": {}, "rng": b"", "next": 2}
+    head = msgspec.msgpack.encode([1, [[1, 1 << 50, True]], rest])
+    return head, len(head) + (1 << 50)
+
+
+@pytest.mark.parametrize(("make", "lease"), [(_many_storages, 64 << 20), (_more_than_any_machine_has, 1 << 51)])
+def test_a_hostile_state_is_refused_in_words_and_at_once(connect, executors, make, lease) -> None:
+    guest, (head, size) = connect(memory_bytes=lease), make()
+    guest.sync()
+    began = time.monotonic()
+    guest.send([Record.RESTORE, len(head), size, 1])
+    guest.bulk(1, head)
+    with pytest.raises(Failed) as failed:
+        guest.answer(99)
+    assert failed.value.code == "protocol_error"
+    assert executors.exit_code() == EXIT_REFUSED
+    assert time.monotonic() - began < 1
 
 
 def test_known_contents_are_named_until_they_are_written(connect, tmp_path: Path) -> None:

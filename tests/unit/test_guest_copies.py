@@ -49,3 +49,17 @@ def test_other_sizes_make_room_for_new_ones():
         copies.of(filled(1), SIZE)
     place = address(copies.of(torch.zeros(2 * SIZE, dtype=torch.uint8), 2 * SIZE))
     assert address(copies.of(torch.ones(2 * SIZE, dtype=torch.uint8), 2 * SIZE)) == place
+
+
+def test_what_nobody_reads_is_given_back_but_for_the_sizes_that_are_needed_again():
+    copies = Copies()
+    read = copies.of(filled(1), SIZE)
+    for size in (SIZE, 2 * SIZE, 3 * SIZE):
+        copies.place(size)
+    spare = address(copies.place(2 * SIZE))
+    copies.release((2 * SIZE, 3 * SIZE), most=4 * SIZE)
+    assert copies._bytes == 3 * SIZE  # the one that is read, and two more
+    assert address(copies.place(2 * SIZE)) == spare
+    assert set(read) == {1}
+    copies.release((2 * SIZE,), most=SIZE)
+    assert copies._bytes == SIZE

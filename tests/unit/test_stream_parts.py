@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from dgsf.core.checkpointing import CheckpointCost, CheckpointPolicy, time_lost
+from dgsf.core.checkpointing import BYTES_PER_SECOND, CheckpointCost, CheckpointPolicy, time_lost
 from dgsf.errors import ConfigError, ProtocolError
 from dgsf.remoting.guest.checkpoint import NOTHING, absorb
 from dgsf.remoting.guest.journal import Journal, Transfer, encode_records, join_bodies
@@ -125,17 +125,36 @@ def test_few_tensors_alive_is_told_before_the_next_call_makes_one() -> None:
 def test_the_cost_is_learnt_from_those_before() -> None:
     cost = CheckpointCost()
     cost.expect_at_least(150_000_000)
-    guessed = cost.seconds
+    assert cost.bytes_per_second == BYTES_PER_SECOND
     cost.measure(150_000_000, 3.0)
-    assert cost.seconds == guessed  # its memory was fresh
+    assert cost.bytes_per_second == BYTES_PER_SECOND  # its memory was fresh
     cost.measure(150_000_000, 1.5)
-    assert cost.seconds > guessed
+    assert cost.bytes_per_second == pytest.approx(1e8)
     cost.begin_again()
-    cost.measure(300_000_000, 3.0)
-    assert cost.seconds > guessed
+    cost.measure(300_000_000, 30.0)
+    assert cost.bytes_per_second == pytest.approx(1e8)
     for _ in range(10):
         cost.measure(1_000_000, 0.01)
     assert cost.seconds == pytest.approx(0.012, rel=0.1)
+
+
+def test_a_state_that_is_larger_each_time_is_measured_too() -> None:
+    cost = CheckpointCost()
+    for turn in range(5):
+        cost.measure(int(1e8 * 1.2**turn), 1.2**turn)
+    assert cost.bytes_per_second == pytest.approx(1e8, rel=0.01)
+
+
+def test_what_a_checkpoint_cost_is_owed_also_if_it_says_nothing_of_the_next() -> None:
+    cost = CheckpointCost()
+    cost.measure(150_000_000, 3.0)
+    assert cost.seconds == 3.0  # fresh memory
+    cost.begin_again()
+    assert cost.seconds == 3.0
+    cost.owe(1.0, paid=0.5)  # of an attempt that came to nothing
+    assert cost.seconds == 3.5
+    cost.measure(150_000_000, 0.5, paid=5.0)
+    assert cost.owed == 0.5
 
 
 def test_a_program_that_goes_on_as_usual_loses_little_to_a_checkpoint() -> None:

@@ -105,7 +105,8 @@ class Arrivals:
             self._machine.memory.reserve(size)
         except OutOfMemory:
             raise ProtocolError(f"a state of {size} bytes does not fit into the leased memory") from None
-        made = self.transfers.open(number, size, make=lambda size: StateTransfer(head_bytes, size))
+        through, limits = self.transfers.passage, self._machine.limits
+        made = self.transfers.open(number, size, make=lambda size: StateTransfer(head_bytes, size, through, limits))
         assert isinstance(made, StateTransfer)
         return made
 

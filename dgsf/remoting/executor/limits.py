@@ -20,6 +20,11 @@ class Limits:
     queued_bytes: int = 256 * MIB  # commands that wait for content or bulk bytes
     transfers: int = 4_096  # open at once
 
+    @property
+    def head_bytes(self) -> int:
+        """Of a state that comes in: sizes, strides and storage of a tensor for every handle, and the little else."""
+        return MIB + 256 * self.handles
+
 
 def refuse_over(count: int, limit: int, what: str) -> None:
     """Close a session that wants too much of something."""

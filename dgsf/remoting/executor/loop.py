@@ -12,6 +12,7 @@ import signal
 import socket
 import warnings
 from collections import deque
+from collections.abc import Callable
 from typing import Any, NoReturn, Protocol
 
 import msgspec
@@ -96,7 +97,7 @@ class Session:
             raise ProtocolError(f"command frame {frame.stream} came where {self._next} was expected")
         self._next = (self._next + 1) & 0xFFFFFFFF
         if frame.flags & FLAG_BULK:
-            self._machine.arrivals.transfers.arrived(frame.transfer)
+            _or_refuse("a transfer cannot be used", self._machine.arrivals.transfers.arrived, frame.transfer)
         elif self._held:
             records = _records(frame.body)
             self._hold(frame.stream, records, 0, len(frame.body))
@@ -119,7 +120,7 @@ class Session:
     def _arrive(self, frame: Incoming) -> None:
         if self._arriving is None:
             self._arriving = Arriving(self._machine)
-        self._arriving.take(frame.body)
+        _or_refuse("a moving session cannot be read", self._arriving.take, frame.body)
         if not frame.flags & FLAG_MORE:
             self._next, self._arriving = self._arriving.become(), None
             self._wires.send((int(Kind.STATE), 0, 0, b""))
@@ -159,12 +160,17 @@ class Session:
         self._look_ahead(records, position)
 
     def _look_ahead(self, records: list[Any], start: int) -> None:
-        try:
-            self._machine.arrivals.look_ahead(records, start)
-        except DgsfError:
-            raise
-        except Exception as error:
-            raise ProtocolError(f"a record cannot be read: {error}"[:300]) from error
+        _or_refuse("a record cannot be read", self._machine.arrivals.look_ahead, records, start)
+
+
+def _or_refuse(what: str, do: Callable[..., None], *args: Any) -> None:
+    """Do it; whatever it meets that has no type of ours, also that there is no memory for it, ends the session."""
+    try:
+        do(*args)
+    except DgsfError:
+        raise
+    except Exception as error:
+        raise ProtocolError(f"{what}: {type(error).__name__}: {error}"[:300]) from error
 
 
 def _records(body: memoryview) -> list[Any]:

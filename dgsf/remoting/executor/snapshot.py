@@ -176,7 +176,8 @@ class Snapshots:
         brought = iter(pieces)
         for number, size, source in storages:
             if source is True:
-                made[number] = self._machine.device.adopt(next(brought))
+                piece = next(brought)  # one without bytes has no memory; but it may grow, each on its own
+                made[number] = self._machine.device.adopt(piece if size else torch.empty(0, dtype=torch.uint8))
             else:
                 found = self._machine.contents.find(check_digest(source), size)
                 if found is None:

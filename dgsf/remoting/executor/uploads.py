@@ -16,8 +16,10 @@ from dgsf.remoting.executor.codes import count_of, dtype_of, sizes_of
 from dgsf.remoting.executor.limits import refuse_over
 from dgsf.wire.frames import MAX_BODY_BYTES
 
+Memory = tuple[torch.Tensor, memoryview]
 
-def raw_memory(size: int) -> tuple[torch.Tensor, memoryview]:
+
+def raw_memory(size: int) -> Memory:
     """Fresh bytes as a tensor, and the same as memory that a socket can fill."""
     raw = torch.empty(size, dtype=torch.uint8)
     return raw, memoryview(raw.numpy())
@@ -57,15 +59,15 @@ def small(code: Any, sizes: Any, data: Any) -> torch.Tensor:
 class Transfer:
     """Memory that is being filled by bulk frames; `unwanted`: the bytes must come, but are thrown away.
 
-    `passing`: they come through a small buffer, as unwanted ones do, from which `landed` has to take them.
+    `through`: they come through this buffer, as unwanted ones do, from which `landed` has to take them.
     """
 
     __slots__ = ("_memory", "_passing", "_size", "filled", "finished", "held_bytes", "raw", "unwanted")
 
-    def __init__(self, size: int, unwanted: bool = False, passing: bool = False) -> None:
-        self._passing = passing or unwanted
-        self.raw, self._memory = raw_memory(min(size, MAX_BODY_BYTES) if self._passing else size)
-        self.held_bytes = self.raw.numel()
+    def __init__(self, size: int, through: Memory | None = None, unwanted: bool = False) -> None:
+        self._passing = through is not None
+        self.raw, self._memory = raw_memory(size) if through is None else through
+        self.held_bytes = 0 if self._passing else size
         self._size = size
         self.filled = 0
         self.unwanted = unwanted
@@ -92,6 +94,14 @@ class Transfers:
         self.bytes = 0  # of memory, in all open ones
         self._limit = limit
         self._open: dict[int, Transfer] = {}
+        self._passage: Memory | None = None
+
+    @property
+    def passage(self) -> Memory:
+        """Where bytes pass through that do not stay, or not there; one for all, as frames come one after the other."""
+        if self._passage is None:
+            self._passage = raw_memory(MAX_BODY_BYTES)
+        return self._passage
 
     def __contains__(self, number: int) -> bool:
         return number in self._open
@@ -105,7 +115,8 @@ class Transfers:
         if type(number) is not int or type(size) is not int or size < 0 or number in self._open:
             raise ProtocolError(f"a transfer {number!r} of {size!r} bytes cannot be opened")
         refuse_over(len(self._open) + 1, self._limit, "open transfers")
-        self._open[number] = transfer = Transfer(size, unwanted) if make is None else make(size)
+        transfer = make(size) if make is not None else Transfer(size, self.passage if unwanted else None, unwanted)
+        self._open[number] = transfer
         self.bytes += transfer.held_bytes
         return transfer
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import threading
+from collections.abc import Sequence
 
 import torch
 
@@ -36,10 +37,30 @@ class Copies:
 
     def _place(self, size: int) -> tuple[torch.Tensor, memoryview]:
         with self._lock:
-            buffer = next((each for each in self._buffers.get(size, ()) if not _is_read(each)), None)
+            buffer = self._unread(size)
             if buffer is None:
                 buffer = self._new(size)
             return buffer, memoryview(buffer.detach().numpy())  # of another tensor, so that its readers can be counted
+
+    def release(self, but: Sequence[int], most: int) -> None:
+        """Gives back what nobody reads, but a buffer of each of these sizes, as far as `most` bytes go."""
+        with self._lock:
+            spare: list[tuple[int, torch.Tensor]] = []
+            for size in dict.fromkeys(but):
+                buffer = self._unread(size) if size <= most else None
+                if buffer is not None:
+                    spare.append((size, buffer))
+                    most -= size
+            self._forget_unread()
+            for size, buffer in spare:
+                self._keep(size, buffer)
+
+    def _unread(self, size: int) -> torch.Tensor | None:
+        return next((each for each in self._buffers.get(size, ()) if not _is_read(each)), None)
+
+    def _keep(self, size: int, buffer: torch.Tensor) -> None:
+        self._buffers.setdefault(size, []).append(buffer)
+        self._bytes += size
 
     def _new(self, size: int) -> torch.Tensor:
         # In torch's memory: numpy asks for huge pages, which can take ten times as long.
@@ -47,8 +68,7 @@ class Copies:
         if self._bytes + size > self._limit:
             self._forget_unread()
         if self._bytes + size <= self._limit:
-            self._buffers.setdefault(size, []).append(buffer)
-            self._bytes += size
+            self._keep(size, buffer)
         return buffer
 
     def _forget_unread(self) -> None:

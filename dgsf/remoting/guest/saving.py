@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 _SYNC, _SNAPSHOT = int(Record.SYNC), int(Record.SNAPSHOT)
 _KEPT_BYTES = 512 * 1024**2  # of memory for states: two take turns, and there are two whenever one arrives
+_SPARE = 1.25  # times the last state: so much of it is kept for the next one when nobody reads it
 _PATIENCE = 0.5  # of the replay bound: so much work a due checkpoint lets pass to find few tensors alive
 
 
@@ -65,9 +66,11 @@ class Saver:
         self._policy = policy
         self._now = now
         self._memory = Copies(_KEPT_BYTES)
+        self._sizes = (0, 0)  # of memory for the last two states, the last one first
         self._saving: Saving | None = None
         self._calls_saved = 0  # calls that the last checkpoint covers
-        self._busy_meanwhile = 0.0  # work that was done while it was under way
+        self._busy_meanwhile = 0.0  # work that was done while it was under way, or that was none of the program's
+        self._worked_until = 0.0  # when the device was lost
         self._due_since: float | None = None  # in seconds of work; while the program rests, nothing changes
         self._answered = 0.0  # work that there was to replay at the last answer
 
@@ -112,12 +115,18 @@ class Saver:
         self.take_if_here()
 
     def forget(self) -> None:
-        """The device that was asked, if one was, is lost."""
+        """The device that was asked, if one was, is lost; the time that the attempt took is owed all the same."""
         self.cost.begin_again()
-        if self._saving is not None:
-            self._link.answers.close(self._saving.state)
-            self._saving.state.finish()
-            self._saving = None
+        saving, self._saving = self._saving, None
+        if saving is not None:
+            self._link.answers.close(saving.state)
+            saving.state.finish()
+            self.cost.owe(self._lost(saving), paid=0.0)
+        self._worked_until = saving.busy if saving is not None else self._busy(self._now())
+
+    def recovered(self) -> None:
+        """A state was brought back, or an attempt at it ended: that was no work of the program's."""
+        self._busy_meanwhile += max(0.0, self._busy(self._now()) - self._worked_until)
 
     def _busy(self, now: float) -> float:
         link = self._link
@@ -183,24 +192,41 @@ class Saver:
 
     def _save(self, saving: Saving) -> None:
         link, state = self._link, saving.state
+        worked = saving.busy - self._busy_meanwhile
+        lost = self._lost(saving)
         if state.failure is None and state.bulk is not None:
             link.saved = absorb(link.saved, state.content, state.bulk, saving.definitions, saving.calls)
             link.journal.drop(saving.mark)
             self._uploads.keep_only(link.saved.digests | link.journal.digests)
             self.checkpoints += 1
-            self._measure(saving, len(state.bulk))
+            self.cost.measure(len(state.bulk), lost, self._share * worked)
+            self._release(_rounded(len(state.bulk)))
+        else:
+            self.cost.owe(lost, self._share * worked)
         link.busy = max(0.0, link.busy - saving.busy)
         self._answered -= saving.busy
         self._busy_meanwhile = self._busy(self._now())
-
-    def _measure(self, saving: Saving, size: int) -> None:
-        """What it cost, by how much slower the program made its calls meanwhile."""
-        if saving.began is not None and saving.ended is not None:
-            usual = (saving.calls - self._calls_saved) / saving.busy if saving.busy else 0.0
-            copied = saving.copied - saving.began if saving.copied is not None else 0.0
-            lost = time_lost(saving.ended - saving.began, saving.calls_ended - saving.calls, usual, copied)
-            self.cost.measure(size, lost)
         self._calls_saved = saving.calls
+
+    def _release(self, size: int) -> None:
+        """The state before is not read any more; what the next ones will not need goes back."""
+        self._sizes = (size, self._sizes[0])
+        self._memory.release(self._sizes, int(size * _SPARE))
+
+    def _lost(self, saving: Saving) -> float:
+        """What it cost, by how much slower the program made its calls meanwhile."""
+        if saving.began is None:  # the device never came to it
+            return 0.0
+        usual = (saving.calls - self._calls_saved) / saving.busy if saving.busy else 0.0
+        copied = saving.copied - saving.began if saving.copied is not None else 0.0
+        ended, calls = saving.ended, saving.calls_ended
+        if ended is None:  # it never will
+            ended, calls = self._now(), self._recorder.calls
+        return time_lost(ended - saving.began, calls - saving.calls, usual, copied)
+
+    @property
+    def _share(self) -> float:
+        return self._policy.share if self._policy is not None else 0.0
 
 
 def _rounded(size: int) -> int:

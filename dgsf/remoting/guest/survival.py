@@ -360,6 +360,7 @@ class Survival:
             raise
         finally:
             self.recovering = False
+            self.saver.recovered()
 
     def _refuse_if_final(self, lost: Lost) -> None:
         if not lost.resumable or self._policy is None:
