@@ -200,6 +200,23 @@ def in_threads(device: torch.device) -> Pass:
     return all_threads
 
 
+def under_a_debugger(device: torch.device) -> Pass:
+    run = hooked(device)
+
+    def trace(*_: Any) -> Any:
+        return trace
+
+    def debugging() -> None:
+        before = sys.gettrace()
+        sys.settrace(trace)
+        try:
+            run()
+        finally:
+            sys.settrace(before)
+
+    return debugging
+
+
 def with_anomalies_detected(device: torch.device) -> Pass:
     with torch.autograd.detect_anomaly(check_nan=False):
         run = hooked(device)
@@ -234,6 +251,7 @@ FAULTS: dict[str, Callable[[torch.device], Pass]] = {
     "under a handler": under_a_handler,
     "from the cpu": from_the_cpu,
     "threads": in_threads,
+    "debugger": under_a_debugger,
     "anomalies": with_anomalies_detected,
     "interrupt": lambda device: hooked(device, lambda _: signal.raise_signal(signal.SIGINT)),
     "exit": lambda device: hooked(device, lambda _: sys.exit(3)),
