@@ -14,7 +14,8 @@ import torch
 
 from dgsf.remoting.guest import autocast, factories, fused, memory, special, storages, tensor  # noqa: F401 - `special` registers its operators
 from dgsf.remoting.guest.bound import FORKED, bound
-from dgsf.remoting.guest.failures import guarded
+from dgsf.remoting.guest.failures import guarded, install
+from dgsf.remoting.guest.guard import Guard
 
 _done: list[Any] = []
 
@@ -124,16 +125,6 @@ class _Hook(torch.utils.backend_registration._DummyPrivateUse1Hook):
         return bound.stream is not None
 
 
-class _Guard(torch._C._acc.DeviceGuard):
-    """Asked several times for every node of an autograd graph."""
-
-    def type_(self) -> Any:
-        return _TYPE
-
-
-_TYPE = torch._C._autograd.DeviceType.PrivateUse1
-
-
 def _quick_rules() -> None:
     """Torch looks for a registered rule before each operation on a tensor class; for ours there is never one."""
     registry = import_module("torch._library.simple_registry")
@@ -149,7 +140,8 @@ def register() -> torch.device:
     """Make the device known to torch; the second time only says it again."""
     if not _done:
         setup = torch.utils.backend_registration._setup_privateuseone_for_python_backend
-        setup("dgsf", backend_module=MODULE, hook=_Hook(), device_guard=_Guard())
+        setup("dgsf", backend_module=MODULE, hook=_Hook(), device_guard=Guard())
+        install()
         _quick_rules()
         storages.refuse_remote()
         tensor.DEVICE = torch.device("dgsf", 0)

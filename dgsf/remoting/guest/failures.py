@@ -1,27 +1,19 @@
-"""Errors inside a backward pass, brought out alive.
+"""Errors as the program should see them: of the type that it waits for, at its own line, also out of a backward pass.
 
-A Python exception must not pass through torch's autograd engine while it works for this device: the engine puts a
-device guard back on the way out, asks our Python guard for its type with the exception still set, and ends the
-process.  So the exception is kept, the engine is given an answer that it refuses by an error of its own, and the
-kept one is raised in its place as soon as the engine has returned.
+A Python exception that passes through torch's autograd engine loses its way at our device guard, which keeps it (see
+`guard`).  The engine then fails without a word, and the kept exception is raised in that place.
 """
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
-from contextlib import ExitStack
 from importlib import import_module
 from typing import Any
 
 import torch
 
 from dgsf.errors import DgsfError, OutOfMemory, RemoteOpError, by_code
-from dgsf.remoting.guest.bound import bound
-
-_kept = threading.local()  # `error`: the first of a backward pass, which runs in the thread that called for it
-_in_backward = torch._C._current_graph_task_id
-
+from dgsf.remoting.guest.guard import take
 
 # Errors about what the user asked for: the way through the guest is of no interest to them.
 _USERS = (DgsfError, RuntimeError, IndexError, TypeError, ValueError)
@@ -92,43 +84,23 @@ def kind_of(code: str, message: str) -> tuple[type[DgsfError], str]:
     return by_code(code), message
 
 
-class _Refused:
-    """No tensor, so that the engine stops."""
-
-
-REFUSED = _Refused()
-
-
-def to_raise(error: BaseException) -> BaseException | None:
-    """The error as its user should see it; None in a backward pass: it is kept, and the engine is to be refused."""
+def to_raise(error: BaseException) -> BaseException:
+    """The error as its user should see it."""
     if isinstance(error, _USERS):
         error.__cause__ = error.__context__ = None
         error.__suppress_context__ = False  # raised outside of our handlers, it gets the program's own context
         error = error.with_traceback(None)
-    if _in_backward() < 0:
-        return error
-    _kept.__dict__.setdefault("error", error)
-    return None
-
-
-def refuse_in_backward(error: Exception) -> tuple[None]:
-    """What a hook says instead of a gradient that must not be used: there is none, and why, once the pass is over."""
-    if bound.stream is None:
-        raise error  # nobody would raise it then, and no guard of ours is asked
-    _kept.__dict__.setdefault("error", error)
-    return (None,)
+    return error
 
 
 def guarded(kernel: Callable[..., Any]) -> Callable[..., Any]:
-    """A kernel whose errors show one frame of ours, and do not end a backward pass by ending the process."""
+    """A kernel whose errors show one frame of ours."""
 
     def call(*args: Any, **kwargs: Any) -> Any:
         try:
             return kernel(*args, **kwargs)
         except BaseException as error:
             failure = to_raise(error)
-        if failure is None:
-            return REFUSED
         try:
             raise failure
         finally:
@@ -137,31 +109,32 @@ def guarded(kernel: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-def install(stack: ExitStack) -> None:
+def install() -> None:
     """Raise kept errors where a backward pass returns, and let it run where it was called, in any thread.
 
     Torch's own threads are as many as there were devices at its first backward pass, which may have been before ours.
+    It stays after a session: graphs of remote tensors may, too.
     """
     graph = import_module("torch.autograd.graph")
     original = graph._engine_run_backward
 
     def _engine_run_backward(*args: Any, **kwargs: Any) -> Any:
+        take()  # nobody's: of a pass that was not begun here
         try:
             if not torch.autograd.is_multithreading_enabled():
-                found = original(*args, **kwargs)
-            else:
-                with torch.autograd.set_multithreading_enabled(False):
-                    found = original(*args, **kwargs)
-        except RuntimeError:
-            kept = _kept.__dict__.pop("error", None)
-            if kept is not None:
-                raise kept from None
-            raise
-        kept = _kept.__dict__.pop("error", None)
-        if kept is not None:  # of a hook, for which the pass went on
-            raise kept
-        return found
+                return original(*args, **kwargs)
+            with torch.autograd.set_multithreading_enabled(False):
+                return original(*args, **kwargs)
+        except BaseException:
+            failure = take()
+            if failure is None:
+                raise
+        context = failure.__context__
+        try:
+            raise failure
+        finally:
+            failure.__context__ = context  # as it was raised, not as it is here
+            del failure, context
 
     for module in (graph, torch.autograd):
         setattr(module, "_engine_run_backward", _engine_run_backward)  # noqa: B010 - mypy knows no such name
-        stack.callback(setattr, module, "_engine_run_backward", original)

@@ -14,7 +14,6 @@ from typing import Any
 
 import torch
 
-from dgsf.remoting.guest.failures import refuse_in_backward
 from dgsf.remoting.guest.lending import lending
 from dgsf.remoting.guest.tensor import DEVICE_NAME, RemoteTensor
 
@@ -71,7 +70,11 @@ def _refuse_gradients(tensor: Any) -> None:
         return
     with torch.inference_mode(False), torch.enable_grad():  # elsewhere there are no graphs to be seen
         node: Any = torch.autograd.graph.get_gradient_edge(tensor).node
-    node.register_prehook(lambda gradients: refuse_in_backward(RuntimeError(_MOVED)))
+    node.register_prehook(_refuse)
+
+
+def _refuse(gradients: Any) -> None:
+    raise RuntimeError(_MOVED)
 
 
 def _is_moving() -> bool:

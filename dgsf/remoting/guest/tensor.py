@@ -61,8 +61,6 @@ class RemoteTensor(torch.Tensor):
             return _dispatch(func, args, kwargs or {})
         except BaseException as error:
             failure = failures.to_raise(error)
-        if failure is None:
-            return failures.REFUSED
         try:
             raise failure
         finally:
