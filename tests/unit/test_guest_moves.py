@@ -184,6 +184,44 @@ def test_tied_weights_and_gradients_move_while_a_result_is_held(device):
     same(module[0].weight.grad, gradient)
 
 
+@pytest.mark.parametrize("held", [False, True])
+@pytest.mark.parametrize("back", [False, True])
+def test_hooks_of_parameters_move_along_and_can_be_removed(device, back, held):
+    here, there = (device, "cpu") if back else ("cpu", device)
+    module, heard = torch.nn.Linear(2, 2).to(here), []
+    twice = module.weight.register_hook(lambda gradient: gradient * 2)
+    after = module.weight.register_post_accumulate_grad_hook(lambda weight: heard.append(weight is module.weight))
+    result = module(torch.ones(1, 2, device=here)).sum() if held else None
+    module.to(there)
+    module.weight.register_hook(lambda gradient: heard.append(gradient.device.type == torch.device(there).type))
+
+    def gradients():
+        module.zero_grad()
+        module(torch.ones(1, 2, device=there)).sum().backward()
+        return module.weight.grad.tolist()
+
+    assert gradients() == [[2.0, 2.0]] * 2 and heard == [True, True]
+    twice.remove()
+    after.remove()
+    assert gradients() == [[1.0, 1.0]] * 2 and heard == [True] * 3
+    if result is not None:
+        with pytest.raises(RuntimeError, match="made before its module moved"):
+            result.backward()
+        assert heard == [True] * 3  # a pass that is refused is none
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_a_module_with_hooks_moves_in_any_mode(device, mode):
+    module, heard = torch.nn.Linear(2, 2), []
+    module.weight.register_hook(lambda gradient: heard.append(1))
+    module.weight.register_post_accumulate_grad_hook(lambda weight: heard.append(2))
+    with mode():
+        module.to(device)
+    if mode is torch.no_grad:
+        module(torch.ones(1, 2, device=device)).sum().backward()
+        assert heard == [1, 2]
+
+
 def saved(content, place="cpu"):
     """A file of a program whose tensors were at this place."""
     with pytest.MonkeyPatch.context() as patch:

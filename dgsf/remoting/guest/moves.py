@@ -1,9 +1,9 @@
 """Whole modules and checkpoints on their way to or from the device.
 
-A module's parameters keep their identity when they move, as they do on a CUDA device: weights stay tied, and an
-optimizer that was built before goes on with the same parameters.  Results of before, with their graphs, keep the values
-that they were made of; a backward pass through them that comes to a parameter is refused, because its gradient would
-be lost (`outdated`).
+A module's parameters keep their identity when they move, as they do on CUDA: weights stay tied, hooks go along,
+and an optimizer that was built before goes on with the same parameters.  Results of before, with their graphs, keep the
+values that they were made of; a backward pass through them that comes to a parameter is refused, because its gradient
+would be lost (`outdated`).
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from dgsf.remoting.guest.outdated import refuse_gradients
 from dgsf.remoting.guest.tensor import DEVICE_NAME, RemoteTensor
 
 _here = threading.local()  # `moving`: a move is under way in this thread, its submodules need no second look
+_HOOKS = ("_backward_hooks", "_post_accumulate_grad_hooks")
 
 
 def applying(original: Any) -> Any:
@@ -57,8 +58,18 @@ def swapping(original: Any) -> Any:
         t1.__class__, t2.__class__ = t2.__class__, t1.__class__
         t1.__dict__, t2.__dict__ = t2.__dict__, t1.__dict__
         torch._C._swap_tensor_impl(t1, t2)
+        _take_hooks_along(t1, t2)
 
     return swap_tensors
+
+
+def _take_hooks_along(moved: Any, old: Any) -> None:
+    """The dictionaries of hooks stayed with the object, but what runs them went with the content: set them again."""
+    for name in _HOOKS:
+        hooks = getattr(moved, name)
+        if hooks is not None:
+            setattr(moved, name, hooks)
+            setattr(old, name, None)
 
 
 def _is_moving() -> bool:
