@@ -11,6 +11,7 @@ from urllib.parse import unquote
 
 from dgsf import errors
 from dgsf.store.rows import Role
+from dgsf.store.sessions import SessionInfo
 from gateway import accounts, deploy, functions, health, openapi, pool, sessions
 from gateway.handling import Asked, Route
 from gateway.headers import FUNCTION_TYPE, JSON_TYPE, PICKLE_TYPE
@@ -205,6 +206,15 @@ ROUTES: tuple[Route, ...] = (
         answer=SessionList,
         query={"ended": "1: also those that have ended"},
         errors=_STORE,
+    ),
+    Route(
+        "GET",
+        "/v1/sessions/{id}",
+        Role.invoke,
+        sessions.describe,
+        "Show one session, open or ended; an id may be cut to a beginning that no other open one has",
+        answer=SessionInfo,
+        errors=(errors.NotFound, *_STORE),
     ),
     Route(
         "POST",

@@ -58,10 +58,21 @@ async def create(asked: Asked) -> Reply:
 
 
 async def list_all(asked: Asked) -> Reply:
-    everyone = asked.caller.role is Role.operator
     ended = asked.query.get("ended", "").lower() in ("1", "true", "yes")
-    rows = await asked.context.sessions.list_sessions(None if everyone else asked.tenant_id, ended=ended)
-    return json_reply(SessionList(rows))
+    return json_reply(SessionList(await asked.context.sessions.list_sessions(_whose(asked), ended=ended)))
+
+
+async def describe(asked: Asked) -> Reply:
+    whose = _whose(asked)
+    found = await asked.context.sessions.get_session(await _find(asked, asked.parameters["id"], whose), whose)
+    if found is None:
+        raise NotFound("there is no such session")
+    return json_reply(found)
+
+
+def _whose(asked: Asked) -> int | None:
+    """The tenant whose sessions the caller may see; an operator sees all."""
+    return None if asked.caller.role is Role.operator else asked.tenant_id
 
 
 async def move(asked: Asked) -> Reply:
@@ -86,12 +97,12 @@ def _target(wanted: str, rows: list[DeviceRow]) -> str:
     return find_named(wanted, [row.name for row in rows if not row.is_host], "device", "dgsf devices")
 
 
-async def _find(asked: Asked, wanted: str) -> UUID:
-    """A session by its id, or by a beginning of it that no other open one has."""
+async def _find(asked: Asked, wanted: str, tenant_id: int | None = None) -> UUID:
+    """A session by its id, or by a beginning of it that no other open one (of this tenant) has."""
     try:
         return UUID(wanted)
     except ValueError:
-        rows = await asked.context.sessions.list_sessions(None, ended=False)
+        rows = await asked.context.sessions.list_sessions(tenant_id, ended=False)
     return UUID(find_named(wanted, [str(row.id) for row in rows], "open session", "dgsf sessions"))
 
 

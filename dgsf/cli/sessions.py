@@ -15,7 +15,7 @@ import click
 
 from dgsf.cli.groups import ListingGroup
 from dgsf.cli.output import ATTACHED, Row, client_options, human_us, json_option, show_json, show_rows
-from dgsf.errors import Conflict, NotFound, PlatformError
+from dgsf.errors import Conflict, PlatformError
 from dgsf.sdk.client import Client
 
 COLUMNS = ("id", "state", "device", "tenant", "function", "age", "used", "cost_nano")
@@ -56,22 +56,15 @@ def list_(ended: bool, as_json: bool, client: Client) -> None:
 @client_options
 def move(session_id: str, to: str, wait: bool, deadline: float, client: Client) -> None:
     """Move session SESSION_ID (or enough of it) to another device while it runs."""
-    before = {str(row["id"]): row for row in client.sessions()["sessions"]} if wait else {}
-    session = str(client.move_session(session_id, to)["id"])
     if not wait:
+        client.move_session(session_id, to)
         click.echo("asked; 'dgsf sessions' shows the device, or why it stays (--wait waits for that)", err=True)
         return
-    here = before.get(session, {}).get("device_name")
-    there = wait_for_move(lambda: _row_of(client, session), here, deadline)
+    before = client.session(session_id)
+    session, here = str(before["id"]), before.get("device_name")
+    client.move_session(session, to)
+    there = wait_for_move(lambda: client.session(session), here, deadline)
     click.echo(f"moved from {here or 'no device'} to {there}", err=True)
-
-
-def _row_of(client: Client, session: str) -> Row:
-    rows = client.sessions(ended=True)["sessions"]
-    found: Row | None = next((row for row in rows if row["id"] == session), None)
-    if found is None:
-        raise NotFound("the session is not listed any more")
-    return found
 
 
 # --- a move that is waited for ------------------------------------------------------------------

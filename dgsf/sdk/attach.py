@@ -7,6 +7,7 @@ at another one, or at the same when it is back.  torch and the guest are loaded 
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib.util
 import logging
 import socket
@@ -20,7 +21,7 @@ from dgsf.core.options import parse_options
 from dgsf.errors import InvalidOption, UsageError
 from dgsf.sdk.client import Client
 from dgsf.sdk.doorway import Doorway, connect
-from dgsf.sdk.quiet import quiet
+from dgsf.sdk.quiet import Quiet, quiet
 
 if TYPE_CHECKING:
     import torch
@@ -38,14 +39,14 @@ def attach(
     *,
     wait: float | None = None,
     client: Client | None = None,
-) -> contextlib.AbstractContextManager[torch.device]:
+) -> Quiet[torch.device]:
     """A remote device for the time of this context: `with dgsf.attach() as device: model.to(device)`.
 
     `gpu`: a type, several in order of preference, or "any"; `memory`: of the device; `alias="cuda"` lets code that
     asks for CUDA find the remote device; `wait`: seconds to wait for a free one.  Inside a function that has a
-    remote device already, it is that device.
+    remote device already, it is that device.  `@dgsf.attach()` above a function gives each of its calls a device.
     """
-    return quiet(_attached(gpu, memory, alias, wait, client))
+    return quiet(functools.partial(_attached, gpu, memory, alias, wait, client))
 
 
 @contextlib.contextmanager

@@ -228,6 +228,11 @@ class Client:
         return (yield from _document(Request("GET", "/v1/sessions", query={"ended": "1"} if ended else {})))
 
     @twin
+    def session(self, session_id: str) -> Plan[dict[str, Any]]:
+        """One session, open or ended."""
+        return (yield from _document(Request("GET", f"/v1/sessions/{quote(session_id, safe='')}")))
+
+    @twin
     def move_session(self, session_id: str, to: str = "") -> Plan[dict[str, Any]]:
         """Asks that a session moves to another device; the listing tells when it has."""
         return (yield from _document(_post_json(f"/v1/sessions/{quote(session_id, safe='')}/move", {"to": to})))

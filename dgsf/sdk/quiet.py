@@ -10,13 +10,29 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from functools import partial
+from functools import partial, wraps
+from itertools import chain
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, Protocol, TypeVar
 
-from dgsf.errors import DgsfError
+from dgsf.errors import DgsfError, UsageError
 
+P = ParamSpec("P")
+R = TypeVar("R")
 T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+
+class Quiet(Protocol[T_co]):
+    """A context manager for one `with`, and a decorator whose function enters a new one at each call."""
+
+    def __enter__(self) -> T_co: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> bool | None: ...
+
+    def __call__(self, function: Callable[P, R], /) -> Callable[P, R]: ...
 
 
 def _nothing() -> Iterator[None]:
@@ -37,10 +53,17 @@ def _entering(inner: AbstractContextManager[T]) -> Iterator[Callable[[], T]]:
     yield lambda: value
 
 
+def _refusing() -> Iterator[Callable[[], Any]]:
+    """Whatever comes after the first time."""
+    while True:
+        yield partial(_OVER.throw, UsageError("this context was entered before: make a new one for each 'with'"))
+
+
 class _Quiet(map):  # type: ignore[type-arg]  # not generic when it runs
-    """Enters another context manager, once."""
+    """Enters another context manager, once; as a decorator, one of its own for each call."""
 
     _inner: AbstractContextManager[Any]
+    _make: Callable[[], AbstractContextManager[Any]]
 
     __enter__ = map.__next__
 
@@ -49,9 +72,18 @@ class _Quiet(map):  # type: ignore[type-arg]  # not generic when it runs
     ) -> bool | None:
         return self._inner.__exit__(kind, error, trace)
 
+    def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
+        @wraps(function)
+        def within(*args: P.args, **kwargs: P.kwargs) -> R:
+            with quiet(self._make):
+                return function(*args, **kwargs)
 
-def quiet(inner: AbstractContextManager[T]) -> AbstractContextManager[T]:
-    """The same, but that errors of ours on entering leave no frames of ours."""
-    made = _Quiet(operator.call, _entering(inner))
-    made._inner = inner
+        return within
+
+
+def quiet(make: Callable[[], AbstractContextManager[T]]) -> Quiet[T]:
+    """What `make` gives, but that errors of ours on entering leave no frames of ours."""
+    inner = make()
+    made = _Quiet(operator.call, chain(_entering(inner), _refusing()))
+    made._inner, made._make = inner, make
     return made

@@ -141,6 +141,12 @@ class SessionStore:
         async with self._database.acquire() as connection:
             return [SessionInfo(**record) for record in await connection.fetch(sql("list_sessions"), tenant_id, ended)]
 
+    async def get_session(self, session_id: UUID, tenant_id: int | None = None) -> SessionInfo | None:
+        """One session, open or ended, of one tenant or of any."""
+        async with self._database.acquire() as connection:
+            record = await connection.fetchrow(sql("get_session"), session_id, tenant_id)
+            return None if record is None else SessionInfo(**record)
+
     async def seats(self) -> list[SessionSeat]:
         """Open sessions of all proxies that are alive."""
         async with self._database.acquire() as connection:

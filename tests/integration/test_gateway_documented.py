@@ -24,6 +24,7 @@ DEPLOY = "PUT /v1/functions/{name}"
 DRAIN, RESTORE = "POST /v1/devices/{name}/drain", "POST /v1/devices/{name}/restore"
 FORGET = "POST /v1/devices/{name}/forget"
 ATTACH, MOVE = "POST /v1/sessions", "POST /v1/sessions/{id}/move"
+SESSION = "GET /v1/sessions/{id}"
 CASES = [(route.name, kind.code, kind.status) for route in ROUTES for kind in errors_of(route)]
 FROM_WORKERS = (
     *("queue_full", "unavailable", "no_device", "start_deadline_missed", "shutting_down", "outcome_unknown"),
@@ -88,6 +89,7 @@ PROVOKED: dict[tuple[str, str], Callable[[World], Awaitable[Answer]]] = {
     (ATTACH, "invalid_option"): lambda w: w.ask("POST", "/v1/sessions", data=b'{"memory": "much"}'),
     (ATTACH, "does_not_fit"): lambda w: w.ask("POST", "/v1/sessions", data=b'{"gpu": "H100"}'),
     (ATTACH, "unavailable"): lambda w: w.ask("POST", "/v1/sessions", data=b"{}"),
+    (SESSION, "not_found"): lambda w: w.ask("GET", f"/v1/sessions/{uuid4()}"),
     (MOVE, "bad_request"): lambda w: w.ask("POST", "/v1/sessions/x/move", data=b'{"to": 1}'),
     (MOVE, "invalid_json"): lambda w: w.ask("POST", "/v1/sessions/x/move", data=b"{"),
     (MOVE, "body_too_large"): lambda w: w.ask("POST", "/v1/sessions/x/move", data=b" " * 20_000),

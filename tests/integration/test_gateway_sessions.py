@@ -53,6 +53,25 @@ async def test_sessions_are_listed_to_their_tenant_and_to_operators(database):
         assert len((await world.ask("GET", "/v1/sessions?ended=1")).json["sessions"]) == 3
 
 
+async def test_one_session_is_found_by_its_id_however_many_are_younger(database):
+    async with running(database) as world:
+        store, now = SessionStore(database), time.time()
+        other = await world.registry.create_tenant("other")
+        old, foreign = state(world.tenant_id, started_at=now - 9), state(other, started_at=now - 9)
+        younger = [state(world.tenant_id, state="ended", started_at=now) for _ in range(1000)]
+        await store.write(1, 1, [old, foreign, *younger])
+        listed = (await world.ask("GET", "/v1/sessions?ended=1", key="invoke")).json["sessions"]
+        assert str(old.id) not in [row["id"] for row in listed]
+        for wanted in (str(old.id), str(old.id)[:18]):
+            found = (await world.ask("GET", f"/v1/sessions/{wanted}", key="invoke")).json
+            assert (found["id"], found["device_name"], found["ended_at"]) == (str(old.id), "cpu-0", None)
+        over = (await world.ask("GET", f"/v1/sessions/{younger[0].id}", key="invoke")).json
+        assert over["state"] == "ended" and over["ended_at"] is not None
+        for wanted in (str(foreign.id), str(foreign.id)[:18]):
+            assert (await world.ask("GET", f"/v1/sessions/{wanted}", key="invoke")).status == 404
+            assert (await world.ask("GET", f"/v1/sessions/{wanted}")).json["tenant_name"] == "other"
+
+
 async def test_a_move_is_a_wish_that_its_proxy_finds(database):
     async with running(database) as world:
         store = SessionStore(database)

@@ -94,6 +94,23 @@ def test_json_keeps_everything(monkeypatch, capsys):
 
 
 # --- moves ------------------------------------------------------------------------------------
+def test_a_move_that_is_waited_for_asks_for_its_session_and_for_no_listing(monkeypatch, capsys):
+    before, asked = row(device_name="vm/cpu0"), []
+    after = {**before, "device_name": "vm/cpu1"}
+
+    def move(self, session_id, to=""):
+        asked.append(session_id)
+        return {"id": session_id, "to": to}
+
+    monkeypatch.setattr(Client, "sessions", None)  # an old session is not in it
+    monkeypatch.setattr(Client, "session", lambda self, session_id: after if asked else before)
+    monkeypatch.setattr(Client, "move_session", move)
+    command = ["sessions", "move", str(before["id"])[:8], "--wait", "--url", "http://127.0.0.1:1", "--api-key", "k"]
+    assert cli.execute(command) == 0
+    assert asked == [before["id"]]
+    assert capsys.readouterr().err == "moved from vm/cpu0 to vm/cpu1\n"
+
+
 class Time:
     """A clock that only sleeping moves."""
 

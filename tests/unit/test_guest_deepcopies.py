@@ -50,6 +50,19 @@ def _other_type(x):
     return [x.view(torch.int32), x]
 
 
+def _torn(x):
+    y = torch.arange(10, dtype=torch.uint8, device=x.device)
+    return [y[:8].view(torch.float32), y, y[4:].view(torch.int16), y[:8].view(torch.int64)]
+
+
+def _torn_whole_first(x):
+    return _torn(x)[1::-1]
+
+
+def _torn_by_bytes(x):
+    return _torn(x)[::-1]
+
+
 def _filled(x):
     y = torch.empty(0, device=x.device)
     return [torch.add(x, 1, out=y), y[:3]]
@@ -69,7 +82,7 @@ def _with_gaps(x):
 
 
 SHAPES = [_view, _small_first, _views_only, _detached, _as_strided, _parts, _of_a_view, _turned_in_place, _other_type,
-          _filled, _spread, _apart, _with_gaps]  # fmt: skip
+          _torn, _torn_whole_first, _torn_by_bytes, _filled, _spread, _apart, _with_gaps]  # fmt: skip
 
 
 def _tensors(found):

@@ -1,5 +1,6 @@
 """Modules and checkpoints that move: in threads, while something holds on to them, and by a map of places."""
 
+import gc
 import io
 import threading
 import weakref
@@ -9,6 +10,7 @@ import torch
 from inprocess_stream import InProcessStream
 from remote_device import same
 
+from dgsf.remoting.guest import outdated
 from dgsf.remoting.guest.attach import bind
 
 PATIENCE = 60
@@ -71,6 +73,66 @@ def test_a_module_moves_while_a_result_of_it_is_held(device, back):
     assert not torch.equal(module[1].bias.detach().cpu(), weights[3])
 
 
+def some_of(result, module):
+    result.backward(inputs=list(module.parameters()))
+
+
+def grad_of(result, module):
+    torch.autograd.grad(result, list(module.parameters()))
+
+
+def grad_of_any(result, module):
+    torch.autograd.grad(result, list(module.parameters()), allow_unused=True)
+
+
+def grad_at_the_edges(result, module):
+    edges = [torch.autograd.graph.get_gradient_edge(each) for each in module.parameters()]
+    torch.autograd.grad([torch.autograd.graph.get_gradient_edge(result)], edges, torch.ones(()), allow_unused=True)
+
+
+ASKED_FOR_PARAMETERS = [some_of, grad_of, grad_of_any, grad_at_the_edges]
+
+
+@pytest.mark.parametrize("ask", ASKED_FOR_PARAMETERS)
+@pytest.mark.parametrize("moves", [1, 2])
+def test_a_held_result_is_refused_when_it_is_asked_for_the_moved_parameters(device, ask, moves):
+    module = two_layers()
+    result = module(torch.ones(1, 2)).sum()
+    for place in (device, "cpu")[:moves]:
+        module.to(place)
+    later = module(torch.ones(1, 2, device=place)).sum()  # the parameters have a graph of their own by now
+    with pytest.raises(RuntimeError, match="made before its module moved"):
+        ask(result, module)
+    with pytest.raises(RuntimeError, match="made before its module moved"):
+        ask(result.to(place) + later, module)  # half of a gradient is none either
+    assert all(each.grad is None for each in module.parameters())
+    later.backward(inputs=list(module.parameters()))
+    assert all(each.grad is not None for each in module.parameters())
+
+
+def test_a_held_result_is_asked_for_what_has_not_moved(device):
+    moved, stays = torch.nn.Linear(2, 2), torch.nn.Linear(2, 2)
+    result = moved(stays(torch.ones(1, 2))).sum()
+    moved.to(device)
+    result.backward(inputs=list(stays.parameters()), retain_graph=True)
+    assert stays.weight.grad is not None
+    (gradient,) = torch.autograd.grad(result, stays.bias, retain_graph=True)
+    assert torch.equal(gradient, stays.bias.grad)
+    other = moved(torch.ones(1, 2, device=device)).sum()
+    torch.autograd.grad(other, list(moved.parameters()))
+
+
+def test_nothing_of_a_held_result_outlives_it(device):
+    gc.collect()
+    before = len(outdated._all_left)
+    module = two_layers()
+    result = module(torch.ones(1, 2)).sum()
+    module.to(device)
+    assert len(outdated._all_left) == before + 4
+    del result
+    assert len(outdated._all_left) == before
+
+
 @pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
 def test_a_module_moves_in_any_mode(device, mode):
     module = two_layers()
@@ -82,7 +144,8 @@ def test_a_module_moves_in_any_mode(device, mode):
         result.backward()
 
 
-def test_a_held_result_is_refused_its_gradients_after_the_session_too():
+@pytest.mark.parametrize("ask", [*ASKED_FOR_PARAMETERS, lambda result, module: result.backward()])
+def test_a_held_result_is_refused_its_gradients_after_the_session_too(ask):
     module = two_layers()
     result = module(torch.ones(1, 2)).sum()
     stream = InProcessStream()
@@ -90,7 +153,24 @@ def test_a_held_result_is_refused_its_gradients_after_the_session_too():
         module.to(device).cpu()
     stream.close()
     with pytest.raises(RuntimeError, match="made before its module moved"):
-        result.backward()
+        ask(result, module)
+
+
+def test_passes_are_looked_at_no_longer_than_there_are_such_results():
+    torch.ones((), requires_grad=True).backward()  # torch forgets what was left of a pass that failed
+    gc.collect()
+    with bind(InProcessStream()):
+        pass
+    run_backward = torch.autograd.graph._engine_run_backward
+    module = two_layers()
+    result = module(torch.ones(1, 2)).sum()
+    with bind(InProcessStream()) as device:
+        module.to(device)
+    assert torch.autograd.graph._engine_run_backward is not run_backward
+    del result
+    with bind(InProcessStream()):
+        pass
+    assert torch.autograd.graph._engine_run_backward is torch.autograd._engine_run_backward is run_backward
 
 
 def test_tied_weights_and_gradients_move_while_a_result_is_held(device):
@@ -102,6 +182,44 @@ def test_tied_weights_and_gradients_move_while_a_result_is_held(device):
     module.to(device)
     assert module[1].weight is module[0].weight
     same(module[0].weight.grad, gradient)
+
+
+@pytest.mark.parametrize("held", [False, True])
+@pytest.mark.parametrize("back", [False, True])
+def test_hooks_of_parameters_move_along_and_can_be_removed(device, back, held):
+    here, there = (device, "cpu") if back else ("cpu", device)
+    module, heard = torch.nn.Linear(2, 2).to(here), []
+    twice = module.weight.register_hook(lambda gradient: gradient * 2)
+    after = module.weight.register_post_accumulate_grad_hook(lambda weight: heard.append(weight is module.weight))
+    result = module(torch.ones(1, 2, device=here)).sum() if held else None
+    module.to(there)
+    module.weight.register_hook(lambda gradient: heard.append(gradient.device.type == torch.device(there).type))
+
+    def gradients():
+        module.zero_grad()
+        module(torch.ones(1, 2, device=there)).sum().backward()
+        return module.weight.grad.tolist()
+
+    assert gradients() == [[2.0, 2.0]] * 2 and heard == [True, True]
+    twice.remove()
+    after.remove()
+    assert gradients() == [[1.0, 1.0]] * 2 and heard == [True] * 3
+    if result is not None:
+        with pytest.raises(RuntimeError, match="made before its module moved"):
+            result.backward()
+        assert heard == [True] * 3  # a pass that is refused is none
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_a_module_with_hooks_moves_in_any_mode(device, mode):
+    module, heard = torch.nn.Linear(2, 2), []
+    module.weight.register_hook(lambda gradient: heard.append(1))
+    module.weight.register_post_accumulate_grad_hook(lambda weight: heard.append(2))
+    with mode():
+        module.to(device)
+    if mode is torch.no_grad:
+        module(torch.ones(1, 2, device=device)).sum().backward()
+        assert heard == [1, 2]
 
 
 def saved(content, place="cpu"):

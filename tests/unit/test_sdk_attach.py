@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import dgsf
-from dgsf.errors import DoesNotFit, InvalidOption
+from dgsf.errors import DoesNotFit, InvalidOption, UsageError
 from dgsf.sdk.quiet import quiet
 
 
@@ -51,10 +51,56 @@ def test_entering_quietly_gives_the_value_and_the_end_gets_the_bodys_error() -> 
             heard.append(error)
             raise
 
-    with pytest.raises(KeyError) as caught, quiet(inner()) as value:
+    with pytest.raises(KeyError) as caught, quiet(inner) as value:
         {}[value]
     assert heard == [caught.value] and caught.value.args == (7,)
     assert len(traceback.extract_tb(caught.value.__traceback__)) == 1
+
+
+def test_a_second_entry_of_one_context_is_refused_in_words() -> None:
+    @contextlib.contextmanager
+    def inner() -> Iterator[int]:
+        yield 7
+
+    @contextlib.contextmanager
+    def broken() -> Iterator[int]:
+        raise KeyError
+        yield 7
+
+    once = quiet(inner)
+    with once as value, pytest.raises(UsageError, match="entered before"), once:
+        pass
+    assert value == 7
+    for context in (once, dgsf.attach(client=Refusing()), quiet(broken)):  # type: ignore[arg-type]
+        with contextlib.suppress(DoesNotFit, KeyError, UsageError), context:
+            pass
+        with pytest.raises(UsageError, match="make a new one for each 'with'") as caught, context:
+            pass
+        assert len(traceback.extract_tb(caught.value.__traceback__)) == 1
+
+
+def test_as_a_decorator_it_is_entered_anew_by_each_call() -> None:
+    log: list[str] = []
+
+    @contextlib.contextmanager
+    def inner() -> Iterator[None]:
+        log.append("in")
+        yield
+        log.append("out")
+
+    @quiet(inner)
+    def work(name: str) -> str:
+        """Works."""
+        log.append(name)
+        return name.upper()
+
+    assert [work("a"), work(name="b")] == ["A", "B"]
+    assert log == ["in", "a", "out", "in", "b", "out"]
+    assert (work.__name__, work.__doc__) == ("work", "Works.")
+    refused = dgsf.attach(client=Refusing())(work)  # type: ignore[arg-type]
+    for _ in range(2):
+        with pytest.raises(DoesNotFit):
+            refused("c")
 
 
 @pytest.mark.parametrize(

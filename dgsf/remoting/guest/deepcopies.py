@@ -1,8 +1,9 @@
 """`copy.deepcopy` of remote tensors, as torch does it of its own: what shared memory shares it in the copy, too.
 
 torch copies a tensor's whole storage, once per deepcopy, and cuts the tensor out of that copy.  A remote tensor has no
-storage here, but its handle knows the tensor that its memory was made for.  Parameters are copied alone, without
-gradients, as torch's are.
+storage here, but its handle knows the tensor that its memory was made for.  That memory is bytes: tensors of several
+types may share it, and it need not be whole elements of each.  Parameters are copied alone, without gradients, as
+torch's are.
 """
 
 from __future__ import annotations
@@ -49,9 +50,8 @@ def _joined(tensor: Any, copies: dict[int, Any]) -> Any:
         raise RuntimeError(
             "deepcopy: a remote tensor was resized after a view of it was made; clone one of the two first"
         )
-    if whole.dtype is not tensor.dtype:
-        whole = _flat(whole, _end(whole)).view(tensor.dtype)
-    return whole.as_strided(tensor.shape, tensor.stride(), tensor.storage_offset()).detach()
+    typed = _start(whole, tensor.dtype)
+    return typed.as_strided(tensor.shape, tensor.stride(), tensor.storage_offset()).detach()
 
 
 def _whole(tensor: Any, made_for: Layout) -> Any:
@@ -60,12 +60,13 @@ def _whole(tensor: Any, made_for: Layout) -> Any:
         new = tensor.clone()
         if new.stride() == tensor.stride():
             return new
-    return _flat(tensor, max(_reach(made_for), _end(tensor))).clone()
+    size = max(_reach(made_for), _end(tensor))
+    return _start(tensor, torch.uint8).as_strided((size,), (1,), 0).clone()
 
 
-def _flat(tensor: Any, size: int) -> Any:
-    """The first bytes of its memory, all in a row."""
-    return tensor.as_strided((size // tensor.element_size(),), (1,), 0)
+def _start(tensor: Any, dtype: torch.dtype) -> Any:
+    """A tensor of this type at the beginning of the same memory; an empty one has no elements to be torn."""
+    return tensor if tensor.dtype is dtype else tensor.as_strided((0,), (1,), 0).view(dtype)
 
 
 def _end(tensor: Any) -> int:

@@ -1,9 +1,9 @@
 """Whole modules and checkpoints on their way to or from the device.
 
-A module's parameters keep their identity when they move, as they do on a CUDA device: weights stay tied, and an
-optimizer that was built before goes on with the same parameters.  Results of before, with their graphs, keep the values
-that they were made of; a backward pass through them that comes to a parameter is refused, because its gradient would
-be lost.
+A module's parameters keep their identity when they move, as they do on CUDA: weights stay tied, hooks go along,
+and an optimizer that was built before goes on with the same parameters.  Results of before, with their graphs, keep the
+values that they were made of; a backward pass through them that comes to a parameter is refused, because its gradient
+would be lost (`outdated`).
 """
 
 from __future__ import annotations
@@ -15,13 +15,11 @@ from typing import Any
 import torch
 
 from dgsf.remoting.guest.lending import lending
+from dgsf.remoting.guest.outdated import refuse_gradients
 from dgsf.remoting.guest.tensor import DEVICE_NAME, RemoteTensor
 
 _here = threading.local()  # `moving`: a move is under way in this thread, its submodules need no second look
-_MOVED = (
-    "this result was made before its module moved to or from the remote device, so its gradients cannot reach the "
-    "parameters any more: run backward before the module moves, or the forward pass again after it"
-)
+_HOOKS = ("_backward_hooks", "_post_accumulate_grad_hooks")
 
 
 def applying(original: Any) -> Any:
@@ -49,32 +47,29 @@ def swapping(original: Any) -> Any:
     """`torch.utils.swap_tensors`, which refuses a tensor that a graph or a weak reference holds, for our moves.
 
     A weak reference is to the object, which stays what it was.  A graph goes on with the content that it had, whose
-    gradients would be nobody's: that is refused where it happens, by a hook, as torch does it for the simplest graphs.
+    gradients would be nobody's: that is refused where it happens, as torch does it for the simplest graphs.
     """
 
     def swap_tensors(t1: Any, t2: Any) -> None:
         if not _is_moving() or any(copyreg._slotnames(type(each)) for each in (t1, t2)):  # type: ignore[attr-defined]
             original(t1, t2)
             return
-        _refuse_gradients(t1)
+        refuse_gradients(t1)
         t1.__class__, t2.__class__ = t2.__class__, t1.__class__
         t1.__dict__, t2.__dict__ = t2.__dict__, t1.__dict__
         torch._C._swap_tensor_impl(t1, t2)
+        _take_hooks_along(t1, t2)
 
     return swap_tensors
 
 
-def _refuse_gradients(tensor: Any) -> None:
-    """To whatever graph holds this content."""
-    if tensor._use_count() == 1 or tensor.is_inference() or not (tensor.requires_grad and tensor.is_leaf):
-        return
-    with torch.inference_mode(False), torch.enable_grad():  # elsewhere there are no graphs to be seen
-        node: Any = torch.autograd.graph.get_gradient_edge(tensor).node
-    node.register_prehook(_refuse)
-
-
-def _refuse(gradients: Any) -> None:
-    raise RuntimeError(_MOVED)
+def _take_hooks_along(moved: Any, old: Any) -> None:
+    """The dictionaries of hooks stayed with the object, but what runs them went with the content: set them again."""
+    for name in _HOOKS:
+        hooks = getattr(moved, name)
+        if hooks is not None:
+            setattr(moved, name, hooks)
+            setattr(old, name, None)
 
 
 def _is_moving() -> bool:

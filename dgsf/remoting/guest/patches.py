@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from dgsf.remoting.guest import fused, lists, moves
+from dgsf.remoting.guest import fused, lists, moves, outdated
 from dgsf.remoting.guest.backend import MODULE
 from dgsf.remoting.guest.tensor import DEVICE_NAME, RemoteTensor
 
@@ -43,6 +43,7 @@ def install(stack: ExitStack) -> None:
     replace(stack, torch.Tensor, "pin_memory", lambda self, device=None: self)
     replace(stack, torch, "Generator", _Generator)
     replace(stack, torch.accelerator, "synchronize", lambda device=None, /: MODULE.synchronize())
+    outdated.install(stack)
     _forward_derivatives(stack)
     _no_compiler(stack)
     for name in ("torch.optim.optimizer", "torch.utils._foreach_utils"):  # many tensors in one call, as on CUDA

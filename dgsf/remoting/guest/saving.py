@@ -19,7 +19,7 @@ from dgsf.remoting.guest.checkpoint import absorb
 from dgsf.remoting.guest.copies import Copies
 from dgsf.remoting.guest.journal import Mark
 from dgsf.remoting.guest.recorder import Recorder
-from dgsf.remoting.guest.uploads import Uploads
+from dgsf.remoting.guest.uploads import Uploads, digests_in
 from dgsf.remoting.protocol import Record
 
 if TYPE_CHECKING:
@@ -197,7 +197,8 @@ class Saver:
         if state.failure is None and state.bulk is not None:
             link.saved = absorb(link.saved, state.content, state.bulk, saving.definitions, saving.calls)
             link.journal.drop(saving.mark)
-            self._uploads.keep_only(link.saved.digests | link.journal.digests)
+            held_back = digests_in(self._recorder.records)  # named already, and in no journal before they are sent
+            self._uploads.keep_only(link.saved.digests | link.journal.digests | held_back)
             self.checkpoints += 1
             self.cost.measure(len(state.bulk), lost, self._share * worked)
             self._release(_rounded(len(state.bulk)))

@@ -55,6 +55,16 @@ LEFT JOIN function_versions v ON v.id = s.version_id LEFT JOIN functions f ON f.
 WHERE ($1::bigint IS NULL OR s.tenant_id = $1) AND (s.ended_at IS NULL OR $2::bool)
 ORDER BY s.started_at DESC LIMIT 1000
 
+-- name: get_session
+-- One, open or ended, of one tenant or of any: found by its id, however many are younger.
+SELECT s.id, t.name AS tenant_name, f.name AS function_name, p.name AS proxy_name,
+       d.name AS device_name, s.state, s.generation, s.memory_bytes, s.memory_used, s.bytes_up, s.bytes_down,
+       s.device_us, s.cost_nano, s.error_code, s.move_to, s.move_error, s.started_at, s.updated_at, s.ended_at
+FROM sessions s JOIN tenants t ON t.id = s.tenant_id
+LEFT JOIN devices d ON d.id = s.device_id LEFT JOIN proxies p ON p.number = s.proxy
+LEFT JOIN function_versions v ON v.id = s.version_id LEFT JOIN functions f ON f.id = v.function_id
+WHERE s.id = $1 AND ($2::bigint IS NULL OR s.tenant_id = $2)
+
 -- name: session_seats
 -- Open sessions where they are now; not those whose proxy is gone or silent, which cannot be asked for anything.
 SELECT s.id, s.tenant_id, s.version_id, s.device_id, s.state, s.memory_bytes,
