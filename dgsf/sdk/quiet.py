@@ -30,7 +30,7 @@ list(_OVER)
 def _entering(inner: AbstractContextManager[T]) -> Iterator[Callable[[], T]]:
     try:
         value = inner.__enter__()
-    except DgsfError as error:  # its text says it all
+    except (DgsfError, KeyboardInterrupt) as error:  # its text, or Ctrl-C itself, says it all
         error.__cause__ = error.__context__ = None
         yield partial(_OVER.throw, error.with_traceback(None))
         return
@@ -51,7 +51,7 @@ class _Quiet(map):  # type: ignore[type-arg]  # not generic when it runs
 
 
 def quiet(inner: AbstractContextManager[T]) -> AbstractContextManager[T]:
-    """The same, but that errors of ours on entering leave no frames of ours."""
+    """The same, but that errors of ours, and Ctrl-C, on entering leave no frames of ours."""
     made = _Quiet(operator.call, _entering(inner))
     made._inner = inner
     return made

@@ -23,8 +23,8 @@ _kept = threading.local()  # `error`: the first of a backward pass, which runs i
 _in_backward = torch._C._current_graph_task_id
 
 
-# Errors about what the user asked for: the way through the guest is of no interest to them.
-_USERS = (DgsfError, RuntimeError, IndexError, TypeError, ValueError)
+# Errors about what the user asked for, and Ctrl-C: the way through the guest is of no interest to them.
+_USERS = (DgsfError, RuntimeError, IndexError, TypeError, ValueError, KeyboardInterrupt)
 
 
 class _Torchs:
