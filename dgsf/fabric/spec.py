@@ -17,7 +17,16 @@ from dgsf.wire.messages import Failure, Message
 SHARED_MOUNT = "/dgsf/shared"
 CONTENTS_MOUNT = "/dgsf/contents"  # what the sessions of one tenant on one device have uploaded, by digest
 
-SCRATCH_BYTES = 256 * 1024 * 1024
+SCRATCH_BYTES = 512 * 1024 * 1024
+
+
+def executor_bytes(lease: int) -> int:
+    """What an executor's process may hold, so that its tensors can have the whole lease at any time.
+
+    As much again for what is beside them: the copy of a checkpoint on its way, a state that moves in, contents of its
+    own, holes in the heap; and a quarter, or what the heap keeps and small sessions need, for the kernels.
+    """
+    return 2 * lease + max(SCRATCH_BYTES, lease // 4)
 
 
 class WorkerSpec(msgspec.Struct, array_like=True, frozen=True):
@@ -41,10 +50,8 @@ class WorkerSpec(msgspec.Struct, array_like=True, frozen=True):
 
     @property
     def process_bytes(self) -> int:
-        """What its process may hold. An executor counts tensors itself and needs room beside them for its kernels."""
-        if self.role != "session":
-            return self.memory_bytes
-        return self.memory_bytes + max(SCRATCH_BYTES, self.memory_bytes // 4)
+        """What its process may hold: a function its memory; an executor counts tensors itself and needs room beside."""
+        return self.memory_bytes if self.role != "session" else executor_bytes(self.memory_bytes)
 
 
 class Stop(Message):

@@ -46,7 +46,7 @@ list(_OVER)
 def _entering(inner: AbstractContextManager[T]) -> Iterator[Callable[[], T]]:
     try:
         value = inner.__enter__()
-    except DgsfError as error:  # its text says it all
+    except (DgsfError, KeyboardInterrupt) as error:  # its text, or Ctrl-C itself, says it all
         error.__cause__ = error.__context__ = None
         yield partial(_OVER.throw, error.with_traceback(None))
         return
@@ -82,7 +82,7 @@ class _Quiet(map):  # type: ignore[type-arg]  # not generic when it runs
 
 
 def quiet(make: Callable[[], AbstractContextManager[T]]) -> Quiet[T]:
-    """What `make` gives, but that errors of ours on entering leave no frames of ours."""
+    """What `make` gives, but that errors of ours, and Ctrl-C, on entering leave no frames of ours."""
     inner = make()
     made = _Quiet(operator.call, chain(_entering(inner), _refusing()))
     made._inner, made._make = inner, make

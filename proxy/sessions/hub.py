@@ -229,7 +229,8 @@ class SessionHub:
         self._asked.add(session_id)  # until the answer is written the wish is still to be read
         trouble = None
         try:
-            await self.move(session_id, to)
+            if session is None or not to or session.device_name != to:  # else it went there by itself meanwhile
+                await self.move(session_id, to)
         except DgsfError as error:
             trouble = error.message
         try:

@@ -1,9 +1,11 @@
 """Sessions over HTTP: tickets that the proxy will believe, listings by tenant, wishes, drains."""
 
 import base64
+import dataclasses
 import time
 from uuid import UUID, uuid4
 
+import pytest
 from gateway_world import add_device, running
 
 from dgsf.store.proxies import ProxyStore
@@ -85,6 +87,33 @@ async def test_a_move_is_a_wish_that_its_proxy_finds(database):
         await store.answer_move(mine.id, "no other device has room")
         (row,) = (await world.ask("GET", "/v1/sessions")).json["sessions"]
         assert (row["move_to"], row["move_error"]) == (None, "no other device has room")
+
+
+async def test_a_move_to_where_the_session_is_asks_nothing(database):
+    async with running(database) as world:
+        store = SessionStore(database)
+        mine = state(world.tenant_id)
+        await store.write(7, 1, [mine])
+        refused = await world.ask("POST", f"/v1/sessions/{mine.id}/move", json={"to": "cpu-0"})
+        assert (refused.status, "on cpu-0 already" in str(refused.body)) == (409, True)
+        assert await store.asked_moves(7) == []
+        (row,) = (await world.ask("GET", "/v1/sessions")).json["sessions"]
+        assert (row["move_to"], row["move_error"]) == (None, None)
+
+
+@pytest.mark.parametrize("change", [{"device_id": None}, {"generation": 9}])
+async def test_why_a_session_did_not_move_is_forgotten_when_it_has_moved_or_begun_again(database, change):
+    async with running(database) as world:
+        store = SessionStore(database)
+        mine = state(world.tenant_id)
+        await store.write(7, 1, [mine])
+        await store.answer_move(mine.id, "no other device has room")
+        await store.write(7, 1, [dataclasses.replace(mine, bytes_up=mine.bytes_up + 1)])
+        (row,) = await store.list_sessions()
+        assert row.move_error == "no other device has room"
+        await store.write(7, 1, [dataclasses.replace(mine, **change)])
+        (row,) = await store.list_sessions()
+        assert row.move_error is None
 
 
 async def test_a_function_host_is_no_device_to_move_to(database):

@@ -83,3 +83,15 @@ async def test_a_draining_device_loses_its_sessions_to_others_and_takes_no_new_o
         other, _ = await attach(world)
         assert (await other.began()).device != first
         await until(lambda: not world.servers[first]._table.workers)
+
+
+async def test_a_session_that_is_asked_to_where_it_is_by_now_has_nothing_to_answer(database):
+    async with session_world(database, "cpu:2:slots=2") as world:
+        guest, session = await attach(world)
+        here = (await guest.began()).device
+        hub = world.proxy.sessions
+        await until(lambda: session.id in hub._written)
+        await hub._store.ask_move(session.id, here)
+        await hub._move_as_asked(session.id, here)
+        (row,) = await hub._store.list_sessions()
+        assert (row.move_to, row.move_error) == (None, None)

@@ -117,6 +117,7 @@ class Program:
                 self.seen.append(self.stream.fetch(handle)[:8].tolist())
             except RemoteOpError as error:
                 self.seen.append(error.message)
+        self.seen.append(("bytes in use", self.stream.memory()[0]))
         return self.seen
 
 

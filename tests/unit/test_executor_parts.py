@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 import torch
 from executor_fixtures import connect, executors
-from executor_guest import TestGuest
+from executor_guest import CODES, Failed, TestGuest
 
 from dgsf.errors import OutOfMemory, ProtocolError, SessionRefused
 from dgsf.fabric.spec import SCRATCH_BYTES, WorkerSpec
@@ -17,9 +18,10 @@ from dgsf.remoting.executor.devices import Host
 from dgsf.remoting.executor.handles import CallFailure, Handles
 from dgsf.remoting.executor.kinds import Returns, prepare
 from dgsf.remoting.executor.limits import refuse_over
+from dgsf.remoting.executor.loop import KEPT_BYTES
 from dgsf.remoting.executor.memory import Memory, storage_bytes
 from dgsf.remoting.executor.uploads import Transfers, bytes_of
-from dgsf.remoting.protocol import FLOAT, TENSOR, Record
+from dgsf.remoting.protocol import BULK_HEADER, FLOAT, TENSOR, Record
 from dgsf.wire.frames import HEADER, Kind
 from dgsf.wire.session import decode_usage
 
@@ -66,7 +68,55 @@ def test_an_executor_may_hold_more_than_its_tensors() -> None:
     function = WorkerSpec(1, 0, 1, 1, 1, 100 << 20, False, "", "cpu", 0, {}, 0)
     assert function.process_bytes == 100 << 20
     session = WorkerSpec(1, 0, 1, 1, 1, 100 << 20, False, "", "cpu", 0, {}, 0, role="session")
-    assert session.process_bytes == (100 << 20) + SCRATCH_BYTES
+    assert session.process_bytes == 2 * (100 << 20) + SCRATCH_BYTES
+    assert SCRATCH_BYTES > KEPT_BYTES  # what the heap keeps is no kernel's
+    large = msgspec.structs.replace(session, memory_bytes=8 << 30)
+    assert large.process_bytes == 18 << 30
+
+
+def test_a_refusal_below_the_lease_is_not_told_as_one_of_the_lease() -> None:
+    refusal = RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 50 bytes.")
+    told = str(Memory(100, lambda: 30, lambda: 0).refused("aten::zeros", refusal))
+    assert told.startswith("aten::zeros was refused 50 bytes more, although only 30 bytes of the leased 100 bytes")
+    assert "the process that serves this session, or its device, has no memory left" in told
+
+
+def test_what_is_kept_beside_the_tensors_gives_way_to_them_and_is_not_in_use() -> None:
+    live, gone = [40], []
+    memory = Memory(100, lambda: live[0], lambda: 0)
+    memory.walk()
+    memory.keep_beside(40, lambda: gone.append(1))
+    assert memory.room == 20 and memory.estimate() == 40
+    memory.reserve(20)
+    assert not gone
+    live[0] = 60
+    memory.reserve(40)
+    assert gone == [1] and memory.room == 0
+    with pytest.raises(OutOfMemory, match="in use are 60 bytes of the leased 100 bytes"):
+        memory.reserve(50)
+    memory.keep_beside(10, lambda: gone.append(2))
+    live[0] = 95
+    memory.check(35)
+    assert gone == [1, 2] and memory.room == 5
+
+
+MIB = 1 << 20
+
+
+def test_the_whole_lease_can_be_used_also_after_a_checkpoint(connect) -> None:
+    guest = connect(memory_bytes=1024 * MIB)  # its process is limited as a session's is
+    guest.send([Record.DEFINE, 0, "aten::zeros", [[100 * MIB]], {"dtype": CODES[torch.uint8]}])
+    for handle in range(1, 11):
+        guest.send([0, handle, []])
+        guest.sync()
+        if handle == 4:
+            _, size = guest.ask(Record.SNAPSHOT, 0)
+            while size > 0:
+                size -= len(guest.frame()[3]) - BULK_HEADER.size
+    assert guest.ask(Record.MEMORY, False)[0] == 1000 * MIB
+    guest.send([0, 11, []])
+    with pytest.raises(Failed, match=r"the operation needs 100\.0 MiB .* in use are 1000\.0 MiB"):
+        guest.sync()
 
 
 # --- contents

@@ -306,6 +306,7 @@ def test_a_moved_session_goes_on_with_the_next_number(connect) -> None:
     with pytest.raises(Failed) as failed:
         new.sync()
     assert failed.value.call == 2
+    assert new.ask(Record.MEMORY, False)[0] == 600 * 700 * 4  # what was alive, and nothing twice
     new.send([2, 4, [2, 2]], [4, 5, []], [Record.RUN, 1, 50, 0, 1, [2.0]])
     torch.manual_seed(5)
     assert torch.equal(new.fetch(5), torch.rand(3))

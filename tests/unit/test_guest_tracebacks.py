@@ -14,6 +14,7 @@ import torch
 import dgsf
 import dgsf.torch
 from dgsf.remoting.guest import failures
+from dgsf.remoting.guest.bound import bound
 
 OURS = os.path.dirname(dgsf.__file__)
 
@@ -27,6 +28,29 @@ def test_an_operation_that_fails_shows_one_frame_of_ours_and_no_chain(device):
         torch.ones(2, 3, device=device) @ torch.ones(2, 3, device=device)
     assert our_frames(caught.value) == ["__torch_dispatch__"]
     assert caught.value.__cause__ is None and caught.value.__context__ is None
+
+
+@pytest.mark.parametrize(
+    ("waits", "use"),
+    [
+        ("fetch", lambda x: x.item()),
+        ("fetch", lambda x: x.cpu()),
+        ("call", lambda x: x + 1),
+        ("upload", lambda x: torch.ones(3).to(x.device)),
+        ("sync", lambda x: torch.dgsf.synchronize()),
+    ],
+)
+def test_ctrl_c_shows_one_frame_of_ours(device, stream, monkeypatch, waits, use):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    x = torch.ones((), device=device)
+    monkeypatch.setattr(stream, waits, interrupted)
+    if waits == "call":
+        monkeypatch.setattr(bound, "call", interrupted)
+    with pytest.raises(KeyboardInterrupt) as caught:
+        use(x)
+    assert len(our_frames(caught.value)) == 1
 
 
 def test_a_device_that_is_not_attached_shows_one_frame_of_ours():

@@ -40,6 +40,20 @@ def test_a_refusal_is_one_exception_with_the_programs_frames_only() -> None:
             stack.enter_context(dgsf.attach(client=Refusing()))  # type: ignore[arg-type]
 
 
+class Waiting:
+    """A client whose program is ended by Ctrl-C."""
+
+    def open_session(self, *_: object) -> None:
+        raise KeyboardInterrupt
+
+
+def test_ctrl_c_while_a_device_is_waited_for_shows_the_programs_frames_only() -> None:
+    with pytest.raises(KeyboardInterrupt) as caught, dgsf.attach(client=Waiting()):  # type: ignore[arg-type]
+        pass
+    (frame,) = traceback.extract_tb(caught.value.__traceback__)
+    assert frame.filename == __file__
+
+
 def test_entering_quietly_gives_the_value_and_the_end_gets_the_bodys_error() -> None:
     heard: list[object] = []
 

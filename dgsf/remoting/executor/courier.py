@@ -18,7 +18,7 @@ from dgsf.remoting.executor.answers import Answers
 
 
 class Courier:
-    """Keeps its memory for the next time, when that is as large."""
+    """Keeps its memory for the next time, when that is as large, unless the session's tensors need it."""
 
     def __init__(self) -> None:
         self._thread: threading.Thread | None = None
@@ -34,6 +34,7 @@ class Courier:
         """The pieces as they are now, one behind the other."""
         self.wait()
         if not size <= self._memory.numel() <= 2 * size:
+            self.let_go()
             self._memory = torch.empty(size, dtype=torch.uint8)
         start = 0
         for piece in pieces:
@@ -41,6 +42,14 @@ class Courier:
             self._memory[start:end].copy_(piece)
             start = end
         return [uploads.bytes_of(self._memory[:size])] if size else []
+
+    @property
+    def kept_bytes(self) -> int:
+        return int(self._memory.numel())
+
+    def let_go(self) -> None:
+        """Keep nothing; what is still being sent is given back when it is."""
+        self._memory = torch.empty(0, dtype=torch.uint8)
 
     def send(self, answers: Answers, request: int, pieces: list[memoryview]) -> None:
         """Goes on in the background."""

@@ -25,6 +25,7 @@ from dgsf.config import GIB
 from dgsf.errors import StartError
 from dgsf.fabric.sandbox.libc import die_with_parent
 from dgsf.fabric.sandbox.limits import data_bytes
+from dgsf.fabric.spec import executor_bytes
 
 _MAX_REQUEST = 64 * 1024
 
@@ -129,7 +130,7 @@ def _exit_code(ended: dict[int, int], pid: int) -> int:
 
 def limit_memory(lease: int) -> None:
     """What a worker's sandbox does: an allocation far beyond the lease fails instead of filling the machine."""
-    allowed = data_bytes() + 2 * lease + GIB
+    allowed = data_bytes() + executor_bytes(lease)
     resource.setrlimit(resource.RLIMIT_DATA, (allowed, resource.getrlimit(resource.RLIMIT_DATA)[1]))
 
 

@@ -2,7 +2,8 @@
 
 Counting exactly costs a walk over all live tensors, so on the way only an upper bound is kept: what was live at
 the last walk plus all that was allocated since.  Only when the bound passes the lease is the walk made.  A
-call whose results do not fit loses them.
+call whose results do not fit loses them.  What the executor keeps beside the tensors, the copy of a checkpoint, lowers
+the bound and gives way when it is passed; it never makes an allocation fail.
 """
 
 from __future__ import annotations
@@ -51,6 +52,17 @@ def too_much(asked: int, live: int, lease: int, name: str = "the operation") -> 
     )
 
 
+def not_given(asked: int, live: int, lease: int, name: str) -> OutOfMemory:
+    """The lease has room, but whoever gives memory out has none."""
+    return OutOfMemory(
+        f"{name} was refused {describe_bytes(asked)} more, although only {describe_bytes(live)} of the leased "
+        f"{describe_bytes(lease)} are in use: the process that serves this session, or its device, has no memory left "
+        "beside that; free tensors, or do it in smaller pieces",
+        asked=asked,
+        leased=lease,
+    )
+
+
 class Memory:
     """The lease and what is used of it. `room` is read and lowered directly on the hot path."""
 
@@ -62,27 +74,47 @@ class Memory:
         self._walk = walk
         self._now = now
         self._next_walk = 0
+        self._beside = 0  # bytes that are no tensor's and give way to them
+        self._give_way: Callable[[], None] = lambda: None
 
     def walk(self) -> int:
         self.live = self._walk()
         self.most = max(self.most, self.live)
-        self.room = self.lease - self.live
+        self.room = self.lease - self.live - self._beside
         return self.live
+
+    def keep_beside(self, size: int, give_way: Callable[[], None]) -> None:
+        """So many bytes are kept beside the tensors, until these need the room."""
+        self.room += self._beside - size
+        self._beside, self._give_way = size, give_way
+
+    def _make_room(self) -> None:
+        self._give_way()
+        self.keep_beside(0, lambda: None)
 
     def check(self, asked: int) -> None:
         """The bound is passed: count, and raise OutOfMemory if it is true. The new results are live already."""
         if self.walk() > self.lease:
             raise too_much(asked, self.live - asked, self.lease)
+        if self.room < 0:
+            self._make_room()
 
     def reserve(self, asked: int) -> None:
         """Before bytes of known size come in."""
         if asked > self.room and self.walk() + asked > self.lease:
             raise too_much(asked, self.live, self.lease)
+        if asked > self.room:
+            self._make_room()
         self.room -= asked
 
     def refused(self, name: str, error: Exception) -> OutOfMemory:
         """The allocator refused an operation before its results could be counted."""
-        return too_much(tried_bytes(str(error)), self.walk(), self.lease, name)
+        asked, live = tried_bytes(str(error)), self.walk()
+        if self._beside:
+            self._make_room()  # not in time for this one
+        if asked and live + asked <= self.lease:
+            return not_given(asked, live, self.lease, name)
+        return too_much(asked, live, self.lease, name)
 
     def estimate(self) -> int:
         """For reports: exact if it is cheap to say, else the bound."""
@@ -91,4 +123,4 @@ class Memory:
             self.walk()
             spent = self._now() - now
             self._next_walk = now + spent * _WALK_SHARE
-        return self.lease - max(0, self.room)
+        return min(self.lease, self.lease - self.room - self._beside)

@@ -72,6 +72,7 @@ class Snapshots:
         pieces = self.courier.copy(picture.pieces, size) if beside else [uploads.bytes_of(p) for p in picture.pieces]
         machine.say(answers.answer, request, Status.OK, [len(head), len(head) + size])
         if beside:
+            machine.memory.keep_beside(self.courier.kept_bytes, self.courier.let_go)
             self.courier.send(answers, request, [head, *pieces])
         else:
             machine.say(answers.bulks, request, [head, *pieces])

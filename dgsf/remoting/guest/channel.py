@@ -40,7 +40,7 @@ class Channel:
         self._waiting = 0  # threads that wait for an answer, not only drain
         self._sock = sock
         self._reading = threading.Lock()
-        self._broken: ConnectionLost | None = None
+        self._broken = ""  # why; not the error, whose frames would keep the tensors of the call that met it
         self.interrupted = False  # we left half a frame behind ourselves: what was sent is not known any more
         self._incoming = select.poll()
         self._incoming.register(sock, select.POLLIN)
@@ -68,17 +68,17 @@ class Channel:
         self._send([encode_frame(Kind.SESSION, 0, encode(message))])
 
     def _send(self, buffers: list[Buffer]) -> None:
-        if self._broken is not None:
-            raise self._broken
+        if self._broken:
+            raise ConnectionLost(self._broken)
         try:
             while buffers:
                 buffers = self._send_some(buffers)
         except ConnectionLost as error:
-            self._broken = error
+            self._broken = error.message
             raise
         except BaseException:  # half a frame may be out: there is no way back into step
             self.interrupted = True
-            self._broken = ConnectionLost("interrupted while sending")
+            self._broken = "interrupted while sending"
             raise
 
     def _send_some(self, buffers: list[Buffer]) -> list[Buffer]:
@@ -152,18 +152,18 @@ class Channel:
         return self._receive()
 
     def _receive(self) -> bool:
-        if self._broken is not None:
-            raise self._broken
+        if self._broken:
+            raise ConnectionLost(self._broken)
         try:
             count = self._sock.recv_into(self.intake.space())
         except BlockingIOError:
             return False
         except OSError as error:
-            self._broken = ConnectionLost(f"connection to the proxy lost: {error}")
-            raise self._broken from error
+            self._broken = f"connection to the proxy lost: {error}"
+            raise ConnectionLost(self._broken) from error
         if not count:
-            self._broken = ConnectionLost("the proxy closed the connection")
-            raise self._broken
+            self._broken = "the proxy closed the connection"
+            raise ConnectionLost(self._broken)
         self.bytes_in += count
         self.intake.filled(count)
         return True
@@ -176,7 +176,7 @@ class Channel:
                 self.intake.filled(count)
 
     def close(self) -> None:
-        self._broken = self._broken or ConnectionLost("the session is closed")
+        self._broken = self._broken or "the session is closed"
         self._sock.close()
 
 

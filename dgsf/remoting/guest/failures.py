@@ -15,8 +15,8 @@ import torch
 from dgsf.errors import DgsfError, OutOfMemory, RemoteOpError, by_code
 from dgsf.remoting.guest.guard import take
 
-# Errors about what the user asked for: the way through the guest is of no interest to them.
-_USERS = (DgsfError, RuntimeError, IndexError, TypeError, ValueError)
+# Errors about what the user asked for, and Ctrl-C: the way through the guest is of no interest to them.
+_USERS = (DgsfError, RuntimeError, IndexError, TypeError, ValueError, KeyboardInterrupt)
 
 
 class _Torchs:

@@ -236,7 +236,10 @@ class Survival:
                 told = self.answers.question()
                 self.answers.close(told)
                 self._note(encode_records([[_SYNC, told.number]]))
-            raise error
+            try:
+                raise error
+            finally:
+                del error  # a frame that holds its own error would keep the call's tensors
 
     def _forget_owed_of_trial(self) -> None:
         """Its device is lost before the program heard of it."""

@@ -1,5 +1,6 @@
 -- name: write_sessions
--- How sessions are, as their proxy knows them; the first time makes the row. A session that has ended stays so.
+-- How sessions are, as their proxy knows them; the first time makes the row. A session that has ended stays so. Why it did
+-- not move is of no interest once it has moved or begun again.
 INSERT INTO sessions AS s (id, tenant_id, version_id, proxy, proxy_incarnation, device_id, state, generation,
                            memory_bytes, memory_used, bytes_up, bytes_down, device_us, cost_nano, error_code,
                            started_at, segment_id, unbilled_us, unbilled_nano, ended_at)
@@ -16,6 +17,8 @@ ON CONFLICT (id) DO UPDATE SET
     memory_used = excluded.memory_used, bytes_up = excluded.bytes_up, bytes_down = excluded.bytes_down,
     device_us = excluded.device_us, cost_nano = excluded.cost_nano, error_code = excluded.error_code,
     segment_id = excluded.segment_id, unbilled_us = excluded.unbilled_us, unbilled_nano = excluded.unbilled_nano,
+    move_error = CASE WHEN (s.device_id, s.generation) IS NOT DISTINCT FROM (excluded.device_id, excluded.generation)
+                      THEN s.move_error END,
     updated_at = clock_timestamp(), ended_at = excluded.ended_at
     WHERE s.ended_at IS NULL
 
