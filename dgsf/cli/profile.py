@@ -13,7 +13,7 @@ import importlib.util
 import inspect
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from itertools import count
 from pathlib import Path
@@ -31,17 +31,19 @@ from dgsf.sdk.failures import formatted
 from dgsf.sdk.function import Function
 from dgsf.sdk.loadfile import functions_in, load_file, pick
 from dgsf.sdk.profiles import save_profile
+from dgsf.sdk.waiting import telling
 from dgsf.sim.recordings import save_recording
 
 if TYPE_CHECKING:
     from dgsf.core.perfmodel import Link, Recording
     from dgsf.remoting.breakdown import Breakdown
-    from dgsf.remoting.profiling import Run
+    from dgsf.remoting.profiling import Profiler, Run
     from dgsf.remoting.repeats import Spread
 
 SHOWN_OPERATIONS = 10
 MAX_REPEAT = 1000
 REPEAT_HELP = "recorded calls after the first one; each is followed by one that is only timed"
+STARTING = "starting a device of its own on this CPU (no device of the platform is used)"
 _CLEAR_REST = "\x1b[K"  # of the line on a terminal
 _COLUMNS = ("operation", "count", "device_us", "waiting_us")
 
@@ -100,11 +102,9 @@ def profile(
     call: Callable[[], Any], name: str, options: FunctionOptions, repeat: int, tell: Callable[[], None]
 ) -> tuple[int, Run, Link, Spread]:
     """The first call's time, the typical run among the others, the link that it had, and how far all lie apart."""
-    from dgsf.remoting.profiling import profiler
-    from dgsf.remoting.repeats import typical, without_noting
+    with _device(options) as made:
+        from dgsf.remoting.repeats import typical, without_noting
 
-    alias = options.device_alias if options.attach == "fabric" else "cuda"
-    with profiler(alias, memory_bytes=options.gpu_memory_bytes) as made:
         first = made.run(call)
         tell()
         if not first.events:
@@ -122,6 +122,18 @@ def profile(
         if not chosen.events:
             raise UsageError(f"{name} used its device in its first call only; there is nothing to profile after that")
         return round(first.total_us), chosen, link, spread
+
+
+@contextmanager
+def _device(options: FunctionOptions) -> Iterator[Profiler]:
+    """A remote device of its own; whoever waits long for it hears why."""
+    with ExitStack() as stack:
+        with telling(lambda: STARTING):
+            from dgsf.remoting.profiling import profiler  # loads torch
+
+            alias = options.device_alias if options.attach == "fabric" else "cuda"
+            made = stack.enter_context(profiler(alias, memory_bytes=options.gpu_memory_bytes))
+        yield made
 
 
 @contextmanager

@@ -14,9 +14,10 @@ from dgsf.cli.output import call_under_way, client_options, json_option, show_js
 from dgsf.cli.values import parameter_at, read_for
 from dgsf.errors import UsageError
 from dgsf.sdk.client import Client
-from dgsf.sdk.loadfile import functions_in, load_file, pick
+from dgsf.sdk.loadfile import AnyFunction, functions_in, load_file, pick
 from dgsf.sdk.outcome import Outcome
 from dgsf.sdk.plan import run
+from dgsf.sdk.waiting import for_device, telling
 
 
 @click.command(
@@ -38,9 +39,16 @@ def command(target: str, arguments: tuple[str, ...], as_json: bool, client: Clie
     function = pick(functions_in(load_file(file)), name, file)
     args, kwargs = parse_arguments(arguments, inspect.signature(function.raw))
     run(client.ensure_plan(function.name, function.raw, function.options, function.bundle()), client.driver)
-    with call_under_way():
+    with call_under_way(), telling(lambda: _awaited(client, function)):
         outcome = client.outcome(function.name, tuple(args), kwargs, own_exceptions=False)
     _show(outcome, as_json=as_json)
+
+
+def _awaited(client: Client, function: AnyFunction) -> str:
+    """Why the call has no device yet, as far as the platform says."""
+    options = function.options
+    memory_bytes = options.gpu_memory_bytes if options.over_fabric else options.memory_bytes
+    return for_device(client, options.gpu, memory_bytes, function.name)
 
 
 def parse_arguments(
