@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dgsf.cli.output import human_bytes, human_us, json_option, show_json, show_rows
-from dgsf.cli.run import parse_arguments
+from dgsf.cli.run import bound_arguments
 from dgsf.core.options import FunctionOptions
 from dgsf.core.perfmodel import NEAR_ABOVE, choose_by_curve
 from dgsf.errors import DgsfError, FunctionError, UsageError
@@ -68,12 +68,7 @@ def command(
     if importlib.util.find_spec("torch") is None:
         raise UsageError("dgsf profile needs torch here: pip install 'dgsf[torch]'")
     raw, options = find_function(load_file(file), name, file)
-    signature = inspect.signature(raw)
-    args, kwargs = parse_arguments(arguments, signature)
-    try:
-        signature.bind(*args, **kwargs)
-    except TypeError as error:
-        raise UsageError(f"{name}{signature} cannot be called like this: {error}") from None
+    args, kwargs = bound_arguments(name, raw, arguments)
     with _progress(1 + 2 * repeat) as tell:
         first_us, run, link, spread = profile(lambda: _call(raw, args, kwargs), name, options, repeat, tell)
     if recording:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pprint import pformat
 from typing import Any
 
@@ -37,11 +37,22 @@ def command(target: str, arguments: tuple[str, ...], as_json: bool, client: Clie
     if not file or not name:
         raise UsageError(f"{target!r} does not name a function; write e.g. functions/demo.py::echo")
     function = pick(functions_in(load_file(file)), name, file)
-    args, kwargs = parse_arguments(arguments, inspect.signature(function.raw))
+    args, kwargs = bound_arguments(name, function.raw, arguments)
     run(client.ensure_plan(function.name, function.raw, function.options, function.bundle()), client.driver)
     with call_under_way(), telling(lambda: _awaited(client, function)):
         outcome = client.outcome(function.name, tuple(args), kwargs, own_exceptions=False)
     _show(outcome, as_json=as_json)
+
+
+def bound_arguments(name: str, raw: Callable[..., Any], words: Sequence[str]) -> tuple[list[Any], dict[str, Any]]:
+    """The arguments of a function's call; UsageError, with its signature, if it cannot be called with them."""
+    signature = inspect.signature(raw)
+    args, kwargs = parse_arguments(words, signature)
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError as error:
+        raise UsageError(f"{name}{signature} cannot be called like this: {error}") from None
+    return args, kwargs
 
 
 def _awaited(client: Client, function: AnyFunction) -> str:

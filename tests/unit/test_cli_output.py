@@ -172,6 +172,13 @@ def test_run_tells_a_wrong_type_before_anything_is_deployed(dgsf, platform, samp
     assert (code, err) == (2, "error: --a takes an int, not 'abc'\n")
 
 
+def test_run_tells_arguments_that_do_not_fit_before_anything_is_deployed(dgsf, platform, sample):
+    platform.functions.clear()
+    code, _, err = dgsf("run", f"{sample}::add", "--y", "7")
+    assert code == 2 and "add(a: int, b: int = 1) -> int cannot be called like this: missing a required" in err
+    assert not platform.functions
+
+
 def test_since_is_a_span_or_a_date():
     now = datetime(2030, 1, 31, tzinfo=UTC)
     assert parse_since("1h", now) == now - timedelta(hours=1)
