@@ -6,6 +6,7 @@ import inspect
 import json
 import os
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from dgsf.cli.devices import drain_words
 from dgsf.cli.output import ATTACHED, human, human_bytes, human_nano, human_us, show_listing, show_rows
 from dgsf.cli.run import parse_arguments
 from dgsf.cli.usage import parse_since
-from dgsf.errors import DgsfError, UsageError
+from dgsf.errors import DgsfError, DoesNotFit, UsageError
 from dgsf.sdk.client import Client
 from gateway.pool import why_unchanged
 
@@ -161,7 +162,7 @@ def test_an_annotation_may_be_text_or_a_type(note):
 
 
 def test_annotations_that_are_no_plain_types_are_the_functions_own_business():
-    def function(a: list[int], b: int | Path, c: Any, d): ...  # noqa: F821
+    def function(a: list[int], b: int | Path, c: Any, d): ...
 
     words = ["--a", "x", "--b", "x", "--c", "x", "--d", "7"]
     assert parse_arguments(words, inspect.signature(function))[1] == {"a": "x", "b": "x", "c": "x", "d": 7}
@@ -307,6 +308,29 @@ def test_deploy_says_what_auto_chose_and_why(dgsf, sample, monkeypatch):
     code, _, err = dgsf("deploy", sample, "--only", "add")
     assert code == 0
     assert "attach=auto: near, there is no profile of it\n" in err
+
+
+def test_a_function_that_cannot_be_deployed_is_left_out_and_told_at_the_end(dgsf, platform, sample, monkeypatch):
+    said, plan = [], Client.deploy_plan
+
+    def refusing(self, name: str, *more: object):
+        said.append(name)
+        if name == "s.second":
+            raise DoesNotFit("no device is that large")
+        return (yield from plan(self, name, *more))
+
+    monkeypatch.setattr(Client, "deploy_plan", refusing)
+    Path(sample).write_text(
+        "import dgsf\napp, other = dgsf.App('s'), dgsf.App('o')\n"
+        "@app.function\ndef zero(): ...\n@app.function\ndef second(): ...\n"
+        "@other.function\ndef between(): ...\n@app.function\ndef alpha(): ...\n"
+    )
+    code, _, err = dgsf("deploy", sample)
+    assert said == ["s.zero", "s.second", "o.between", "s.alpha"], "the order of the file"
+    assert code == 1 and "deployed s.alpha" in err
+    assert err.endswith("error: s.second is not deployed: no device is that large\n3 of 4 functions are deployed\n")
+    for name in said:
+        platform.functions.pop(name, None)
 
 
 def test_a_deploy_without_a_choice_has_no_word_about_one(dgsf, sample):
