@@ -61,6 +61,7 @@ def sample(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("value", "text"),
     [(0, "0 µs"), (999, "999 µs"), (1500, "1.5 ms"), (999_999, "1000 ms"), (2_000_000, "2 s"), (90_000_000, "1.5 min"),
+     (106_020_000, "1.8 min"), (7_300_000_000, "2 h"),
      (3_600_000_000 * 5000, "5,000 h")],
 )  # fmt: skip
 def test_times_are_written_for_people(value, text):
@@ -299,6 +300,11 @@ def test_a_device_that_stays_as_it_is_says_why(state, wanted, told):
     assert why_unchanged("vm/cpu0", state, wanted) == told
 
 
+def test_a_function_host_that_runs_is_not_to_be_drained_for_being_forgotten():
+    told = why_unchanged("vm/host0", "healthy", "forgotten", is_host=True)
+    assert "only a lost function host can be forgotten" in told and "drain" not in told
+
+
 def test_deploy_says_what_auto_chose_and_why(dgsf, sample, monkeypatch):
     def answer(self, *_: object):
         yield from ()
@@ -346,8 +352,18 @@ def test_people_see_whether_a_function_has_a_profile_and_programs_see_it_whole(d
     monkeypatch.setattr(Client, "list", lambda self: rows)
     head, first, second = dgsf("functions")[1].splitlines()
     assert head.split()[-1] == "PROFILE" and first.split()[-1] == "yes" and second.split()[-1] == "-"
-    assert "1.0234" not in first
+    assert "1.0234" not in first and "attach auto" in first
     assert json.loads(dgsf("functions", "--json")[1]) == {"functions": rows}
+
+
+def test_the_listing_shows_the_options_that_matter_in_words(dgsf, monkeypatch):
+    options = {"gpu": ["A100", "T4"], "memory": 2 * 1024**3, "timeout": 120.0, "retries": 3}
+    rows = [{"name": "s.a", "version": 1, "options": options}, {"name": "s.b", "version": 1, "options": {}}]
+    monkeypatch.setattr(Client, "list", lambda self: rows)
+    out = dgsf("functions")[1]
+    assert "gpu A100 or T4, memory 2 GiB, timeout 120 s\n" in out and "{" not in out
+    monkeypatch.setattr(Client, "describe", lambda self, name: rows[0])
+    assert "timeout 120 s, retries 3\n" in dgsf("functions", "show", "s.a")[1]
 
 
 def test_lost_devices_are_listed_apart(dgsf, monkeypatch):

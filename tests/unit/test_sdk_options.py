@@ -28,6 +28,7 @@ def test_values_are_normalised_and_survive_a_journey_as_json():
 
 
 def test_a_function_over_the_fabric_asks_for_a_host_and_for_memory_on_its_device():
+    assert parse_options({"memory": "1TiB"}).memory_bytes == 1024**4
     near, fabric = parse_options({"gpu": "A100"}), parse_options({"gpu": "A100", "attach": "fabric", "memory": "1GiB"})
     assert near.worker_types == ("A100",) and not near.over_fabric
     assert fabric.worker_types == ("host",) and fabric.over_fabric
