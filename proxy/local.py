@@ -281,7 +281,8 @@ class LocalProxy:
     async def _watch_drains(self) -> None:
         while True:
             await asyncio.sleep(DRAIN_LOOK_SECONDS)
-            if any(lane.links for lane in self.lanes.values()):
+            # Also without workers: whoever comes after a restore must not meet the drain of before.
+            if self._draining or any(lane.links for lane in self.lanes.values()):
                 with contextlib.suppress(PlatformError):
                     before, self._draining = self._draining, await self._directory.draining()
                     if self._draining != before:
