@@ -195,7 +195,8 @@ def _parse(name: str, item: dataclasses.Field[Any], text: str) -> object:
     return value
 
 
-_UNITS = {"": 1, "b": 1, "kib": KIB, "mib": MIB, "gib": GIB, "kb": 1000, "mb": 10**6, "gb": 10**9}
+_BINARY = {"": 1, "b": 1, "kib": KIB, "mib": MIB, "gib": GIB, "tib": 1024 * GIB}
+_UNITS = {**_BINARY, "kb": 1000, "mb": 10**6, "gb": 10**9, "tb": 10**12}
 
 
 def parse_bytes(text: str | int) -> int:
@@ -203,7 +204,7 @@ def parse_bytes(text: str | int) -> int:
     if isinstance(text, int):
         return text
     stripped = text.strip().lower()
-    digits = stripped.rstrip("bkmgi ")
+    digits = stripped.rstrip("bkmgti ")
     unit = stripped[len(digits) :].strip()
     if unit not in _UNITS or not digits:
         raise ValueError(f"{text!r} is not a size; write e.g. '512MiB' or '2GiB'")

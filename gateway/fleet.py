@@ -110,6 +110,8 @@ class Fleet:
         code = result.failure.code if result.failure else ""
         if code == ConnectionLost.code and not result.device:
             self._later(self._recover(request, stream, relay))
+        elif relay.cancelled:
+            stream.finish(result)
         elif code in _REFUSED and (other := self._link_for(request.version_id, relay.tried)) is not None:
             self._send(request, stream, relay, other)
         elif code in _REFUSED and request.attempt > 1:  # its row is open since the first attempt was lost

@@ -17,7 +17,7 @@ from aiohttp import web
 from dgsf.ids import CallIds
 from dgsf.store.catalogue import Function, Principal
 from dgsf.wire.messages import Codec
-from dgsf.wire.ports import CallRequest, CallResult, Payload
+from dgsf.wire.ports import CallRequest, CallResult, CallStream, Payload
 from gateway import jsoncheck
 from gateway.auth import authenticate
 from gateway.body import BodyReader
@@ -50,10 +50,17 @@ class Invoker:
         self._settler = Settler(context.calls)
         self._watchdog = Watchdog()
         self._keyed = KeyedCalls(context.calls, self.run, self._settler)
+        self._running: dict[CallStream, CallRequest] = {}
 
     async def start(self) -> None:
         self._watchdog.start()
         self._settler.start()
+
+    def give_up(self) -> None:
+        """Stop all calls, so that each is answered before the gateway ends."""
+        for stream, call in list(self._running.items()):
+            call.given_up = True
+            stream.cancel()
 
     async def stop(self, timeout: float) -> None:
         await self._keyed.stop(timeout)
@@ -97,6 +104,7 @@ class Invoker:
         """Through the port; an outcome that nobody knows is settled in the store before anyone hears of it."""
         stream = self._port.open(call)
         self._watchdog.watch(stream, call, function)
+        self._running[stream] = call
         try:
             result = await stream.result()
         except asyncio.CancelledError:
@@ -105,6 +113,7 @@ class Invoker:
             raise
         finally:
             self._watchdog.forget(stream)
+            del self._running[stream]
         failure = result.failure
         if failure is not None and failure.code == "outcome_unknown":
             return await self._settler.settled(call, result)

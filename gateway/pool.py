@@ -43,12 +43,14 @@ async def _change(asked: Asked, change: Callable[[int], Awaitable[DeviceRow | No
     row = _find(await asked.context.devices.list_devices(), asked.parameters["name"])
     changed = await change(row.id)
     if changed is None:
-        raise Conflict(why_unchanged(row.name, row.state, wanted))
+        raise Conflict(why_unchanged(row.name, row.state, wanted, is_host=row.is_host))
     return json_reply(DeviceInfo.of(changed))
 
 
-def why_unchanged(name: str, state: str, wanted: str) -> str:
+def why_unchanged(name: str, state: str, wanted: str, *, is_host: bool = False) -> str:
     """Why a device of this state can not be drained, restored or forgotten."""
+    if wanted == "forgotten" and is_host:
+        return f"{name} is {state}; only a lost function host can be forgotten: DGSF_HOSTS=0 starts a node without one"
     if wanted == "forgotten":
         return f"{name} is {state}; only a lost device can be forgotten: take it out with 'dgsf devices drain' instead"
     if wanted == "draining":

@@ -2,7 +2,8 @@
 
 One handler takes every request.  The invoke route is recognised by two string tests; everything else goes
 through the route table.  All errors become problem+json here and nowhere else.  Stopping: stop listening,
-close idle connections, let running requests end within a bound, cancel the rest.
+close idle connections, let running requests end within a bound, give up the calls that are left, which answers them,
+cancel the rest.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from gateway.routes import Match, match
 
 log = logging.getLogger(__name__)
 STOP_SECONDS = 10.0
+GIVE_UP_SECONDS = 4.0  # for calls that are given up to be answered
 BACKLOG = 1024
 READ_BYTES = 1024 * 1024
 KEEPALIVE_SECONDS = 75.0
@@ -100,7 +102,9 @@ class Gateway:
             self._listener.close()
         if self._server is not None:
             self._server.pre_shutdown()
-            await self._server.shutdown(timeout)
+            giving_up = asyncio.get_running_loop().call_later(timeout, self._invoker.give_up)
+            await self._server.shutdown(timeout + GIVE_UP_SECONDS)
+            giving_up.cancel()
         if self._listener is not None:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._listener.wait_closed(), timeout)

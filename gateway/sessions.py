@@ -18,7 +18,6 @@ from dgsf.core.rendezvous import ranked
 from dgsf.errors import Conflict, NotFound, PlatformError, RequestError
 from dgsf.ids import CallIds
 from dgsf.store.rows import DeviceRow, ProxyRow, Role
-from dgsf.store.sessions import SessionInfo
 from dgsf.wire.tickets import LIFE_SECONDS, Claims, issue, session_key
 from gateway import jsoncheck
 from gateway.deploy import check_device
@@ -83,7 +82,8 @@ async def move(asked: Asked) -> Reply:
     to = wanted.to
     if to:
         to = _target(to, await asked.context.devices.list_devices())
-        if any(row.id == session and row.device_name == to for row in await _open_ones(asked)):
+        found = await asked.context.sessions.get_session(session, None)
+        if found is not None and found.device_name == to:
             raise Conflict(f"the session is on {to} already")
     if not await asked.context.sessions.ask_move(session, to):
         raise NotFound("there is no such session, or it has ended")
@@ -100,16 +100,12 @@ def _target(wanted: str, rows: list[DeviceRow]) -> str:
     return find_named(wanted, [row.name for row in rows if not row.is_host], "device", "dgsf devices")
 
 
-async def _open_ones(asked: Asked, tenant_id: int | None = None) -> list[SessionInfo]:
-    return await asked.context.sessions.list_sessions(tenant_id, ended=False)
-
-
 async def _find(asked: Asked, wanted: str, tenant_id: int | None = None) -> UUID:
     """A session by its id, or by a beginning of it that no other open one (of this tenant) has."""
     try:
         return UUID(wanted)
     except ValueError:
-        rows = await _open_ones(asked, tenant_id)
+        rows = await asked.context.sessions.list_sessions(tenant_id, ended=False)
     return UUID(find_named(wanted, [str(row.id) for row in rows], "open session", "dgsf sessions"))
 
 

@@ -52,9 +52,12 @@ class ActiveCall:
         return max(0, self.dead_us - now_us) / 1e6 if self.life.attempt == 1 else None
 
     def missed(self, now_us: int, waited_for: str) -> StartDeadlineMissed:
-        return StartDeadlineMissed(
-            f"not started within {(now_us - self.arrived_us) / 1e6:.1f} s; waited for {waited_for}"
-        )
+        self.waited(now_us)
+        return StartDeadlineMissed(f"not started within {self.queue_us / 1e6:.1f} s; waited for {waited_for}")
+
+    def waited(self, now_us: int) -> None:
+        """Its wait is over, be it in vain."""
+        self.queue_us = now_us - self.arrived_us
 
     @property
     def unwanted(self) -> bool:

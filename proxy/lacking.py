@@ -6,15 +6,13 @@ One wording for workers and sessions, so that whoever waited in vain learns the 
 
 from __future__ import annotations
 
-from collections import Counter
-
 from dgsf.core.devices import HOST
 from dgsf.core.placement import DeviceView, Request, has_slot, preference
+from dgsf.core.shortage import none_takes_work
 from dgsf.core.sizes import describe_bytes
 from proxy.placing import Outlook
 
 BY_WISH = frozenset({"draining", "quarantined", "spare"})  # it does not come back by itself
-_RESTORE = "see 'dgsf devices', or 'dgsf devices restore NAME'"
 
 
 def takes_work(request: Request, outlook: Outlook) -> bool:
@@ -36,9 +34,7 @@ def what_lacks(request: Request, outlook: Outlook, only: str = "") -> str:
         return f"the pool has no {wanted}; see 'dgsf devices'"
     healthy = [view for view in fitting if view.healthy]
     if not healthy:
-        states = Counter(outlook.rows[view.id].state for view in fitting)
-        told = ", ".join(f"{count} {state}" for state, count in sorted(states.items()))
-        return f"no {wanted} takes work now ({told}); {_RESTORE}"
+        return none_takes_work(wanted, (outlook.rows[view.id].state for view in fitting))
     return _what_is_full(request, healthy, wanted)
 
 

@@ -12,6 +12,7 @@ from typing import Protocol
 
 from dgsf.clock import Clock
 from dgsf.core import scaling
+from dgsf.core.counting import counted
 from dgsf.errors import ConnectionLost, DgsfError, FunctionCancelled
 from dgsf.store.catalogue import Function
 from dgsf.wire.messages import Failure, RunEnd
@@ -20,6 +21,8 @@ from proxy.call import ActiveCall
 from proxy.losses import verdict
 from proxy.post import name_of
 from proxy.worker_link import WorkerLink
+
+RETRY_AFTER_S = (1.0, 60.0)
 
 
 class LaneHost(Protocol):
@@ -154,6 +157,12 @@ class Lane:
         """What one call is expected to take; 0: not known."""
         return self._run_time.expected_us / 1e6 if self._run_time.known else 0.0
 
+    @property
+    def retry_after_s(self) -> float:
+        """When there should be room again for who is refused: by then the workers have done what waits now."""
+        least, most = RETRY_AFTER_S
+        return min(max(least, len(self.queue) * self.run_s / max(1, len(self.links))), most)
+
     def deadline_s(self, now_us: int) -> float | None:
         """By when the first waiting call should have been done, from now on; None: nobody waits."""
         if not self.queue:
@@ -169,7 +178,8 @@ class Lane:
             return "a worker that is being started; a longer start deadline would have done"
         busy, most = len(self.links), self.options.max_workers
         way_out = "; raise max_workers= for more" if most and busy >= most else ""
-        return f"its turn: {len(self.queue) + 1} calls waited for {busy} busy workers{way_out}"
+        waiting = counted(len(self.queue) + 1, "call")
+        return f"its turn: {waiting} waited for {counted(busy, 'busy worker')}{way_out}"
 
     @property
     def running(self) -> int:

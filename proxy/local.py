@@ -145,9 +145,8 @@ class LocalProxy:
         if call.unwanted:
             self._refuse(call, FunctionCancelled())
         elif len(lane.queue) >= self._settings.queue_limit:
-            self._refuse(
-                call, QueueFull(f"{len(lane.queue)} calls wait for {lane.version.name} already", retry_after=1)
-            )
+            told = f"{len(lane.queue)} calls wait for {lane.version.name} already"
+            self._refuse(call, QueueFull(told, retry_after=lane.retry_after_s))
         else:
             self._stirred.set()
             lane.submit(call)
@@ -282,7 +281,8 @@ class LocalProxy:
     async def _watch_drains(self) -> None:
         while True:
             await asyncio.sleep(DRAIN_LOOK_SECONDS)
-            if any(lane.links for lane in self.lanes.values()):
+            # Also without workers: whoever comes after a restore must not meet the drain of before.
+            if self._draining or any(lane.links for lane in self.lanes.values()):
                 with contextlib.suppress(PlatformError):
                     before, self._draining = self._draining, await self._directory.draining()
                     if self._draining != before:
@@ -313,9 +313,10 @@ class LocalProxy:
             lane.pump()
 
     def _fail_queue(self, lane: Lane, error: DgsfError) -> None:
-        waiting, failure = list(lane.queue), Failure.of(error)
+        waiting, failure, now_us = list(lane.queue), Failure.of(error), self._clock.now_us()
         lane.queue.clear()
         for call in waiting:
+            call.waited(now_us)
             self.recorder.finish(call, None, failure)
 
     # --- the tick

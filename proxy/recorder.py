@@ -16,6 +16,7 @@ from dgsf.errors import (
     FunctionCancelled,
     FunctionTimeout,
     OutcomeUnknown,
+    ShuttingDown,
     StartDeadlineMissed,
     StoreUnavailable,
     by_code,
@@ -67,6 +68,8 @@ class Recorder:
 
     def finish(self, call: ActiveCall, payload: Payload | None, failure: Failure | None) -> None:
         """Commit and answer; the caller hears from `done`, whatever happens."""
+        if call.request.given_up and failure is not None and failure.code == FunctionCancelled.code:
+            failure = _given_up(call)
         state = State.succeeded if failure is None else _state_of(call, failure)
         call.life.to(state, failure.code if failure else "")
         charged = (
@@ -134,6 +137,16 @@ def _state_of(call: ActiveCall, failure: Failure) -> State:
 def _never_ran(call: ActiveCall) -> bool:
     """It was refused while it waited, and no attempt came before: its caller may safely come again."""
     return call.device_id is None and call.life.attempt == 1
+
+
+def _given_up(call: ActiveCall) -> Failure:
+    """The platform stops before the call's end: that is not the caller's doing, so nothing is charged."""
+    call.billed_us = call.session_nano = 0
+    if _never_ran(call):
+        return Failure.of(ShuttingDown())
+    return Failure.of(
+        ShuttingDown("the platform is stopping; the call was stopped and is not charged", retryable=False)
+    )
 
 
 def _lost(result: CallResult, error: DgsfError) -> CallResult:

@@ -25,7 +25,7 @@ from dgsf.errors import (
     QueueFull,
     ResultTooLarge,
 )
-from dgsf.wire.frames import Kind
+from dgsf.wire.frames import FLAG_GIVEN_UP, Kind
 from dgsf.wire.handshake import shake_as_server
 from dgsf.wire.listening import listen_on_both
 from dgsf.wire.messages import Carrier, Failure, Invoke, InvokeEnd, Message, Ref, clip_failure, join, reader, split
@@ -58,7 +58,7 @@ class GatewayLink(PayloadLink):
         elif kind == Kind.CREDIT:
             self.credit_received(stream, body)
         elif kind == Kind.CANCEL:
-            self._cancel(stream)
+            self._cancel(stream, given_up=bool(flags & FLAG_GIVEN_UP))
         elif kind == Kind.PING:
             self.send(Kind.PONG, 0)
         else:
@@ -107,10 +107,12 @@ class GatewayLink(PayloadLink):
         if left > 0:
             self._ignored[stream] = left
 
-    def _cancel(self, stream: int) -> None:
+    def _cancel(self, stream: int, *, given_up: bool) -> None:
         """Stop a call, or stop waiting for the rest of its payload: after a CANCEL none of it comes."""
         if stream in self._open:
-            self._open[stream][1].cancel()
+            request, call = self._open[stream]
+            request.given_up = given_up
+            call.cancel()
         elif stream in self._arriving:
             self._refuse(stream, self._arriving[stream], FunctionCancelled())
         self._ignored.pop(stream, None)

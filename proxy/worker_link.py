@@ -122,7 +122,7 @@ class WorkerLink(Link):
         if ref.carrier == Carrier.chunks:
             self._send_later(stream, request.payload)
         call.life.to(State.running)
-        call.queue_us = now_us - call.arrived_us
+        call.waited(now_us)
         call.device_id = self.post.device.id
         call.device_name = self.post.device.name
         if not self.inflight:

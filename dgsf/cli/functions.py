@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import Any
 
 import click
 
 from dgsf.cli.groups import ListingGroup
-from dgsf.cli.output import client_options, json_option, show_fields, show_json, show_listing
+from dgsf.cli.output import client_options, human_bytes, json_option, show_fields, show_json, show_listing
 from dgsf.sdk.client import Client
 
+TELLING = ("gpu", "attach", "memory", "gpu_memory", "timeout")  # options that the listing has room for
 COLUMNS = ("name", "version", "created_at", "python", "options", "profile", "doc")
 
 
@@ -24,7 +26,7 @@ def command() -> None:
 def list_(as_json: bool, client: Client) -> None:
     """List all functions of this tenant."""
     found = client.list()
-    document = {"functions": found if as_json else [for_people(each) for each in found]}
+    document = {"functions": found if as_json else [for_people(each, TELLING) for each in found]}
     show_listing(document, "functions", COLUMNS, as_json=as_json, empty="no functions are deployed")
 
 
@@ -54,13 +56,26 @@ def delete(name: str, client: Client) -> None:
     click.echo(f"deleted {name}", err=True)
 
 
-def for_people(function: dict[str, Any]) -> dict[str, Any]:
-    """Of its profile, which is a long list of numbers, only whether there is one."""
+def for_people(function: dict[str, Any], wanted: Container[str] | None = None) -> dict[str, Any]:
+    """Its options in words, all or those that are wanted; of its profile, a list of numbers, whether there is one."""
     options = function.get("options")
-    if not isinstance(options, dict) or not options.get("profile"):
+    if not isinstance(options, dict):
         return function
-    rest = {name: value for name, value in options.items() if name != "profile"}
-    return {**function, "options": rest, "profile": True}
+    shown = [name for name in options if name != "profile" and (wanted is None or name in wanted)]
+    told = {**function, "options": ", ".join(f"{name} {_option(name, options[name])}" for name in shown) or None}
+    return {**told, "profile": True} if options.get("profile") else told
+
+
+def _option(name: str, value: Any) -> str:
+    """A value as one would write it for a person."""
+    if name in ("memory", "gpu_memory") and isinstance(value, int):
+        return human_bytes(value)
+    if isinstance(value, list):
+        return " or ".join(map(str, value))
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    unit = " s" if name in ("timeout", "idle_seconds") else ""
+    return f"{value:g}{unit}" if isinstance(value, int | float) else str(value)
 
 
 _MARKS = {"VAR_POSITIONAL": "*", "VAR_KEYWORD": "**"}

@@ -164,7 +164,10 @@ def human(name: str, value: Any) -> str:
 
 
 def human_us(microseconds: int) -> str:
-    for unit, size in (("h", 3_600_000_000), ("min", 60_000_000), ("s", 1_000_000), ("ms", 1_000)):
+    for unit, size in (("h", 3_600_000_000), ("min", 60_000_000)):
+        if abs(microseconds) >= size:
+            return f"{_short(round(microseconds / size, 1))} {unit}"
+    for unit, size in (("s", 1_000_000), ("ms", 1_000)):
         if abs(microseconds) >= size:
             return f"{_short(microseconds / size)} {unit}"
     return f"{microseconds} µs"

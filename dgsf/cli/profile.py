@@ -13,7 +13,7 @@ import importlib.util
 import inspect
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from itertools import count
 from pathlib import Path
@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dgsf.cli.output import human_bytes, human_us, json_option, show_json, show_rows
-from dgsf.cli.run import parse_arguments
+from dgsf.cli.run import bound_arguments
 from dgsf.core.options import FunctionOptions
 from dgsf.core.perfmodel import NEAR_ABOVE, choose_by_curve
 from dgsf.errors import DgsfError, FunctionError, UsageError
@@ -31,17 +31,19 @@ from dgsf.sdk.failures import formatted
 from dgsf.sdk.function import Function
 from dgsf.sdk.loadfile import functions_in, load_file, pick
 from dgsf.sdk.profiles import save_profile
+from dgsf.sdk.waiting import telling
 from dgsf.sim.recordings import save_recording
 
 if TYPE_CHECKING:
     from dgsf.core.perfmodel import Link, Recording
     from dgsf.remoting.breakdown import Breakdown
-    from dgsf.remoting.profiling import Run
+    from dgsf.remoting.profiling import Profiler, Run
     from dgsf.remoting.repeats import Spread
 
 SHOWN_OPERATIONS = 10
 MAX_REPEAT = 1000
 REPEAT_HELP = "recorded calls after the first one; each is followed by one that is only timed"
+STARTING = "starting a device of its own on this CPU (no device of the platform is used)"
 _CLEAR_REST = "\x1b[K"  # of the line on a terminal
 _COLUMNS = ("operation", "count", "device_us", "waiting_us")
 
@@ -66,12 +68,7 @@ def command(
     if importlib.util.find_spec("torch") is None:
         raise UsageError("dgsf profile needs torch here: pip install 'dgsf[torch]'")
     raw, options = find_function(load_file(file), name, file)
-    signature = inspect.signature(raw)
-    args, kwargs = parse_arguments(arguments, signature)
-    try:
-        signature.bind(*args, **kwargs)
-    except TypeError as error:
-        raise UsageError(f"{name}{signature} cannot be called like this: {error}") from None
+    args, kwargs = bound_arguments(name, raw, arguments)
     with _progress(1 + 2 * repeat) as tell:
         first_us, run, link, spread = profile(lambda: _call(raw, args, kwargs), name, options, repeat, tell)
     if recording:
@@ -100,11 +97,9 @@ def profile(
     call: Callable[[], Any], name: str, options: FunctionOptions, repeat: int, tell: Callable[[], None]
 ) -> tuple[int, Run, Link, Spread]:
     """The first call's time, the typical run among the others, the link that it had, and how far all lie apart."""
-    from dgsf.remoting.profiling import profiler
-    from dgsf.remoting.repeats import typical, without_noting
+    with _device(options) as made:
+        from dgsf.remoting.repeats import typical, without_noting
 
-    alias = options.device_alias if options.attach == "fabric" else "cuda"
-    with profiler(alias, memory_bytes=options.gpu_memory_bytes) as made:
         first = made.run(call)
         tell()
         if not first.events:
@@ -122,6 +117,18 @@ def profile(
         if not chosen.events:
             raise UsageError(f"{name} used its device in its first call only; there is nothing to profile after that")
         return round(first.total_us), chosen, link, spread
+
+
+@contextmanager
+def _device(options: FunctionOptions) -> Iterator[Profiler]:
+    """A remote device of its own; whoever waits long for it hears why."""
+    with ExitStack() as stack:
+        with telling(lambda: STARTING):
+            from dgsf.remoting.profiling import profiler  # loads torch
+
+            alias = options.device_alias if options.attach == "fabric" else "cuda"
+            made = stack.enter_context(profiler(alias, memory_bytes=options.gpu_memory_bytes))
+        yield made
 
 
 @contextmanager

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pprint import pformat
 from typing import Any
 
@@ -14,9 +14,10 @@ from dgsf.cli.output import call_under_way, client_options, json_option, show_js
 from dgsf.cli.values import parameter_at, read_for
 from dgsf.errors import UsageError
 from dgsf.sdk.client import Client
-from dgsf.sdk.loadfile import functions_in, load_file, pick
+from dgsf.sdk.loadfile import AnyFunction, functions_in, load_file, pick
 from dgsf.sdk.outcome import Outcome
 from dgsf.sdk.plan import run
+from dgsf.sdk.waiting import for_device, telling
 
 
 @click.command(
@@ -36,11 +37,29 @@ def command(target: str, arguments: tuple[str, ...], as_json: bool, client: Clie
     if not file or not name:
         raise UsageError(f"{target!r} does not name a function; write e.g. functions/demo.py::echo")
     function = pick(functions_in(load_file(file)), name, file)
-    args, kwargs = parse_arguments(arguments, inspect.signature(function.raw))
+    args, kwargs = bound_arguments(name, function.raw, arguments)
     run(client.ensure_plan(function.name, function.raw, function.options, function.bundle()), client.driver)
-    with call_under_way():
+    with call_under_way(), telling(lambda: _awaited(client, function)):
         outcome = client.outcome(function.name, tuple(args), kwargs, own_exceptions=False)
     _show(outcome, as_json=as_json)
+
+
+def bound_arguments(name: str, raw: Callable[..., Any], words: Sequence[str]) -> tuple[list[Any], dict[str, Any]]:
+    """The arguments of a function's call; UsageError, with its signature, if it cannot be called with them."""
+    signature = inspect.signature(raw)
+    args, kwargs = parse_arguments(words, signature)
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError as error:
+        raise UsageError(f"{name}{signature} cannot be called like this: {error}") from None
+    return args, kwargs
+
+
+def _awaited(client: Client, function: AnyFunction) -> str:
+    """Why the call has no device yet, as far as the platform says."""
+    options = function.options
+    memory_bytes = options.gpu_memory_bytes if options.over_fabric else options.memory_bytes
+    return for_device(client, options.gpu, memory_bytes, function.name)
 
 
 def parse_arguments(

@@ -107,13 +107,12 @@ def _standing(row: Row, here: str | None) -> str:
 def for_people(rows: Sequence[Row], now: datetime) -> list[Row]:
     """What fits on a line of a terminal; the tenant only if there are several."""
     length = _telling_length([str(row["id"]) for row in rows])
-    names = _short_names({str(row["device_name"]) for row in rows if row.get("device_name")})
     several = len({row.get("tenant_name") for row in rows}) > 1
     return [
         {
             **row,
             "id": str(row["id"])[:length],
-            "device": names.get(str(row.get("device_name"))),
+            "device": row.get("device_name"),
             "tenant": row.get("tenant_name") if several else None,
             "function": row.get("function_name") or ATTACHED["function_name"],
             "age": _age(row, now),
@@ -147,12 +146,6 @@ def _telling_length(ids: Sequence[str]) -> int:
 
 def _first_difference(one: str, other: str) -> int:
     return next((place for place, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), len(one))
-
-
-def _short_names(names: set[str]) -> dict[str, str]:
-    """Devices without their node, where that leaves them apart."""
-    short = {name: name.rpartition("/")[2] for name in names}
-    return short if len(set(short.values())) == len(short) else {name: name for name in names}
 
 
 def _age(row: Row, now: datetime) -> str | None:

@@ -17,7 +17,7 @@ from click.core import ParameterSource
 
 from dgsf.cli.output import human_us, json_option, show_json, show_rows
 from dgsf.cli.simoptions import DRAWN, TRACES, Options, assumed, settled
-from dgsf.cli.simplan import describe, planned_hours, prepare
+from dgsf.cli.simplan import check_planner, describe, planned_hours, prepare
 from dgsf.core.policies import DEFAULT_PLACEMENT, PLACEMENT_POLICIES
 from dgsf.errors import UsageError
 
@@ -151,6 +151,7 @@ def command(plot: Path | None, html: Path | None, as_json: bool, **given: Any) -
 
     check_drawing(plot, html)
     options = settled(Options(**given), _written(given))
+    check_planner(options.planned)
     two_ways = options.against_exclusive
     options, changes = _changes(options)
     wanted = _experiment(options, changes)
@@ -164,7 +165,8 @@ def command(plot: Path | None, html: Path | None, as_json: bool, **given: Any) -
     if two_ways and not as_json:
         _show_ratio(*results)
     found = {"calls": results[0].calls, "policies": wanted.policies, "duty": _duties(options, wanted), **changes}
-    _write(results, title, plot, html, assumed(options, wanted.rules, found))
+    notes = [] if planned is None else [describe(planned, results[0].policy, results[0].gpu_hours)]
+    _write(results, title, plot, html, assumed(options, wanted.rules, found), notes)
 
 
 def _written(names: Iterable[str]) -> set[str]:
@@ -173,7 +175,9 @@ def _written(names: Iterable[str]) -> set[str]:
     return {name for name in names if context.get_parameter_source(name) is not ParameterSource.DEFAULT}
 
 
-def _write(results: list[Result], title: str, plot: Path | None, html: Path | None, told: dict[str, str]) -> None:
+def _write(
+    results: list[Result], title: str, plot: Path | None, html: Path | None, told: dict[str, str], notes: list[str]
+) -> None:
     if plot is not None:
         from dgsf.sim.plots import save_plot
 
@@ -181,7 +185,7 @@ def _write(results: list[Result], title: str, plot: Path | None, html: Path | No
     if html is not None:
         from dgsf.sim.html import save_html
 
-        save_html(html, results, title, told)
+        save_html(html, results, title, told, notes)
 
 
 # --- what to run ------------------------------------------------------------------------------

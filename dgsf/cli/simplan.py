@@ -6,12 +6,14 @@ where it is, so the pool's size does not matter.
 
 from __future__ import annotations
 
+import importlib.util
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from dgsf.errors import UsageError
+from dgsf.sim.extra import lacking
 
 if TYPE_CHECKING:
     from dgsf.sim.repack import Repacking, Report
@@ -20,12 +22,18 @@ if TYPE_CHECKING:
 ROUNDS_PER_TASK = 1000
 
 
+def check_planner(wanted: bool) -> None:
+    """Tells first of all what is missing for a plan."""
+    if wanted and importlib.util.find_spec("numba") is None:
+        raise lacking("--planned", "numba")
+
+
 def prepare(workload: Workload) -> Repacking:
     """Tells before a long run what would stop the plan after it."""
-    try:
+    with _compiling():
         from dgsf.sim.repack import Repacking
-    except ImportError:
-        raise UsageError("--planned needs numba, which is in the extra 'sim': pip install 'dgsf[sim]'") from None
+
+        Repacking([(0.0, 1.0, 1)]).run(1)  # the first plan on a machine compiles; later ones find that done
     rows = zip(workload.arrival_s, workload.run_s, workload.function, strict=True)
     tasks = [(start, start + run, workload.functions[function].share) for start, run, function in rows]
     try:
@@ -43,6 +51,18 @@ def planned_hours(repacking: Repacking, tasks: int, seed: int) -> float:
 def describe(hours: float, policy: str, used: float) -> str:
     ratio = f"{used / hours:.3f} times" if hours else "as much as"
     return f"planned beforehand, never moving: {hours:.4g} GPU hours; {policy} used {ratio} that"
+
+
+@contextmanager
+def _compiling() -> Iterator[None]:
+    """On a terminal: what takes long the first time."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status("compiling the planner (once)"):
+        yield
 
 
 @contextmanager

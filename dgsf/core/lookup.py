@@ -7,18 +7,29 @@ from collections.abc import Sequence
 
 from dgsf.errors import NotFound
 
+MOST_SHOWN = 50
+
 
 def find_named(wanted: str, names: Sequence[str], what: str, where: str) -> str:
     """The one of these names that is meant; NotFound suggests the nearest, or tells which ones it could be."""
     if wanted in names:
         return wanted
     fitting = [name for name in names if wanted and name.rpartition("/")[2] == wanted]
-    fitting = fitting or [name for name in names if wanted and name.startswith(wanted)]
+    fitting = fitting or [name for name in names if wanted and _begins(name, wanted)]
     if len(fitting) == 1:
         return fitting[0]
     shown = repr(wanted[:200])
     if fitting:
-        some = ", ".join(sorted(fitting)[:5]) + (", ..." if len(fitting) > 5 else "")
-        raise NotFound(f"{shown} fits more than one {what}: {some}; write more of it")
+        raise NotFound(f"{shown} fits more than one {what}: {_listed(sorted(fitting))}; write more of it")
     close = difflib.get_close_matches(wanted[:200], names, n=1)
     raise NotFound(f"there is no {what} {shown}; " + (f"did you mean {close[0]!r}?" if close else f"see '{where}'"))
+
+
+def _begins(name: str, wanted: str) -> bool:
+    """The whole name, or its last part."""
+    return name.startswith(wanted) or name.rpartition("/")[2].startswith(wanted)
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = len(names) - MOST_SHOWN
+    return ", ".join(names[:MOST_SHOWN]) + (f" and {more} more" if more > 0 else "")

@@ -250,7 +250,7 @@ TABLE: dict[str, Option] = {
         ),
         Option(
             "memory",
-            "a size from 1MiB to 1024GiB, such as '512MiB' or '2GiB', or a number of bytes",
+            "a size from 1MiB to 1TiB, such as '512MiB' or '2GiB', or a number of bytes",
             "'512MiB'",
             "memory that one running instance may use",
             _size(MIB, 1024 * GIB),
@@ -303,7 +303,7 @@ TABLE: dict[str, Option] = {
         ),
         Option(
             "gpu_memory",
-            "a size from 1MiB to 1024GiB, or None for as much as memory=",
+            "a size from 1MiB to 1TiB, or None for as much as memory=",
             "None",
             "with attach='fabric': memory on the remote device that one instance may use",
             _size(MIB, 1024 * GIB, optional=True),

@@ -9,27 +9,24 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib.util
-import logging
 import socket
-import threading
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from dgsf.config import load_settings
 from dgsf.core.checkpointing import CheckpointPolicy
-from dgsf.core.options import parse_options
+from dgsf.core.options import FunctionOptions, parse_options
+from dgsf.core.shortage import WAITING
 from dgsf.errors import InvalidOption, UsageError
 from dgsf.sdk.client import Client
 from dgsf.sdk.doorway import Doorway, connect
 from dgsf.sdk.quiet import Quiet, quiet
+from dgsf.sdk.waiting import for_device, telling
 
 if TYPE_CHECKING:
     import torch
 
     from dgsf.remoting.guest.session_stream import SessionStream
-
-log = logging.getLogger(__name__)
-PATIENCE_SECONDS = 2.0  # then the program's user is told what is waited for
 
 
 def attach(
@@ -62,8 +59,10 @@ def _attached(
     if bound.standing:
         yield torch.device(bound.name)
         return
-    _check(gpu, memory, alias)
-    stream = _open(client or Client(), gpu, memory, wait)
+    options = _check(gpu, memory, alias)
+    platform = client or Client()
+    with telling(lambda: for_device(platform, options.gpu, options.memory_bytes) or WAITING):
+        stream = _open(Doorway(platform, gpu, memory, wait))
     try:
         with bind(stream, alias) as device:
             yield device
@@ -76,41 +75,28 @@ def _need_torch() -> None:
         raise UsageError("dgsf.attach needs torch in this program: pip install 'dgsf[torch]'")
 
 
-def _check(gpu: str | Sequence[str], memory: str | int, alias: str) -> None:
+def _check(gpu: str | Sequence[str], memory: str | int, alias: str) -> FunctionOptions:
     """The same words for the same mistakes as at a function's decorator, before a platform is asked."""
-    parse_options({"gpu": gpu if isinstance(gpu, str) or not isinstance(gpu, Sequence) else [*gpu], "memory": memory})
+    types = gpu if isinstance(gpu, str) or not isinstance(gpu, Sequence) else [*gpu]
+    options = parse_options({"gpu": types, "memory": memory})
     if alias not in ("", "cuda"):
         raise InvalidOption(f"option alias={alias!r}: expected '' or 'cuda'", option="alias")
+    return options
 
 
-def _open(client: Client, gpu: str | Sequence[str], memory: str | int, wait: float | None) -> SessionStream:
+def _open(doorway: Doorway) -> SessionStream:
     from dgsf.remoting.guest.modes import parse_modes
     from dgsf.remoting.guest.session_stream import SessionStream
 
     modes = parse_modes(load_settings().remoting)
-    doorway = Doorway(client, gpu, memory, wait)
-    found = doorway.ticket()
-    with _telling("waiting for a free device; 'dgsf leases' shows who has them (Ctrl-C gives up)"):
-        sock = connect(found)
-        try:
-            return SessionStream(sock, modes, CheckpointPolicy(), reopen=lambda last: _reopen(doorway, last))
-        except BaseException:
-            sock.close()
-            raise
+    sock = connect(doorway.ticket())
+    try:
+        return SessionStream(sock, modes, CheckpointPolicy(), reopen=lambda last: _reopen(doorway, last))
+    except BaseException:
+        sock.close()
+        raise
 
 
 def _reopen(doorway: Doorway, last: str) -> socket.socket:
-    with _telling("the proxy of this session is gone; waiting for it or another (Ctrl-C gives up)"):
+    with telling(lambda: "the proxy of this session is gone; waiting for it or another (Ctrl-C gives up)"):
         return doorway.again(last)
-
-
-@contextlib.contextmanager
-def _telling(text: str) -> Iterator[None]:
-    """Says it once if the body takes long: on stderr, or wherever the program sends its log."""
-    timer = threading.Timer(PATIENCE_SECONDS, log.warning, ("dgsf: %s", text))
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()

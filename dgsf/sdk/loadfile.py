@@ -36,9 +36,9 @@ def load_file(path: str | Path) -> ModuleType:
 
 
 def functions_in(module: ModuleType) -> dict[str, AnyFunction]:
-    """The functions that this module defines, by their names on the platform."""
-    found = {function.name: function for function in _all_functions(module)}
-    return dict(sorted(found.items()))
+    """The functions that this module defines, by their names on the platform, in the order of the file."""
+    found = sorted(_all_functions(module), key=lambda function: function.raw.__code__.co_firstlineno)
+    return {function.name: function for function in found}
 
 
 def pick(functions: dict[str, AnyFunction], wanted: str, where: str) -> AnyFunction:

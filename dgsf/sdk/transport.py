@@ -116,7 +116,8 @@ class HttpDriver:
         if isinstance(error, httpx.TimeoutException):
             text = f"{self.url} did not answer {request.method} {request.path} within {request.timeout:g} s"
             return ConnectionLost(text, sent=True)
-        text = f"the connection to {self.url} ended during {request.method} {request.path}: {str(error) or name}"
+        why = str(error).rstrip(".") or name
+        text = f"the connection to {self.url} ended during {request.method} {request.path}: {why}"
         return ConnectionLost(text, sent=True)
 
 

@@ -23,21 +23,24 @@ dl{display:grid;grid-template-columns:max-content 1fr;gap:.1rem 1rem}dt{color:#6
 """
 
 
-def save_html(path: Path, results: Sequence[Result], title: str, assumed: Mapping[str, object]) -> None:
-    page = render(results, title, assumed)
+def save_html(
+    path: Path, results: Sequence[Result], title: str, assumed: Mapping[str, object], notes: Sequence[str] = ()
+) -> None:
+    page = render(results, title, assumed, notes)
     try:
         path.write_text(page, encoding="utf-8")
     except OSError as error:
         raise UsageError(f"{path}: cannot be written: {error.strerror or error}") from error
 
 
-def render(results: Sequence[Result], title: str, assumed: Mapping[str, object]) -> str:
-    """The page as text."""
+def render(results: Sequence[Result], title: str, assumed: Mapping[str, object], notes: Sequence[str] = ()) -> str:
+    """The page as text; the notes stand below the table."""
     picture = base64.b64encode(draw(results, title)).decode()
     facts = "".join(f"<dt>{escape(str(name))}</dt><dd>{escape(str(value))}</dd>" for name, value in assumed.items())
+    below = "".join(f"<p>{escape(note)}</p>" for note in notes)
     return (
         f"<!doctype html><html lang=en><meta charset=utf-8><title>{escape(title)}</title><style>{_STYLE}</style>"
-        f"<h1>{escape(title)}</h1>{_table(results)}"
+        f"<h1>{escape(title)}</h1>{_table(results)}{below}"
         f'<img alt="plots of the figures above over time" src="data:image/png;base64,{picture}">'
         f"<h2>Assumed</h2><dl>{facts}</dl></html>\n"
     )

@@ -17,6 +17,7 @@ from itertools import pairwise
 from typing import Any
 
 from dgsf.errors import UsageError
+from dgsf.sim.extra import lacking
 from dgsf.sim.tenants import HOUR, Task
 
 MICRO = 1_000_000
@@ -92,7 +93,7 @@ def _solver() -> Any:
     try:
         return importlib.import_module("ortools.sat.python.cp_model")
     except ImportError as error:
-        raise UsageError("the optimum needs OR-Tools: install dgsf[sim]") from error
+        raise lacking("the optimum", "OR-Tools") from error
 
 
 class _Model:

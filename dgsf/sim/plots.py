@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dgsf.errors import UsageError
+from dgsf.sim.extra import lacking
 from dgsf.sim.result import Result
 
 if TYPE_CHECKING:
@@ -79,8 +80,7 @@ def _figure_type() -> type[Figure]:
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
-        way = "pip install matplotlib ortools, or in a clone .venv/bin/pip install -e '.[sim]'"
-        raise UsageError(f"plots and HTML need matplotlib, which is in the extra 'sim': {way}") from error
+        raise lacking("a plot or an HTML report", "matplotlib") from error
     return Figure
 
 

@@ -37,6 +37,7 @@ _log = logging.getLogger(__name__)
 _LOOK_SECONDS = 0.05
 _RAY_SECONDS = 15.0  # for a cluster that is started at the same time
 _END_DEVICES_SECONDS = 60.0  # a process of its own that joins the cluster first
+_GATEWAY_SECONDS = 20.0  # calls that run have 10 s to end, are then given up and answered
 _STOP_ORDER = ("gateway", "proxy", "controller", "ray", "postgres")
 
 
@@ -126,7 +127,8 @@ class Platform:
         self._keep("proxy", child_part("proxy", self._commands.proxy, self._log_of("proxy")))
         for number in range(self._settings.gateways):
             name = f"gateway-{number + 1}" if self._settings.gateways > 1 else "gateway"
-            self._keep("gateway", child_part(name, self._gateway_command(name), self._log_of(name)))
+            part = child_part(name, self._gateway_command(name), self._log_of(name), stop_seconds=_GATEWAY_SECONDS)
+            self._keep("gateway", part)
 
     async def _wait_for_parts(self) -> None:
         async with asyncio.TaskGroup() as waits:

@@ -28,7 +28,7 @@ class Kind(IntEnum):
     LOG = 3  # a line that the function printed
     PROGRESS = 4  # how far it is
     CREDIT = 5  # the receiver can take so many more bytes on this stream
-    CANCEL = 6  # stop this call
+    CANCEL = 6  # stop this call; with FLAG_GIVEN_UP because the platform stops
     END = 7  # the call's one and only end
     LOAD = 8  # to a worker: the function's code
     LOADED = 9  # from a worker: ready, or why not
@@ -49,6 +49,7 @@ class Kind(IntEnum):
 
 FLAG_MORE = 1  # on ITEM and STATE: another piece of the same payload follows
 FLAG_BULK = 2  # on COMMAND and ANSWER: the body is raw bytes behind a number, not records
+FLAG_GIVEN_UP = 1  # on CANCEL
 _KINDS = frozenset(int(kind) for kind in Kind)
 
 

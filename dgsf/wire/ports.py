@@ -67,6 +67,7 @@ class CallRequest:
     priority: int = 0
     attempt: int = 1
     keep: bool = False  # keep the answer in the store with the outcome
+    given_up: bool = False  # cancelled because the platform stops: not the caller's doing, so nothing is charged
 
 
 @dataclass(slots=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from dgsf.errors import ConnectionLost, DgsfError, PlatformError, ProtocolError
-from dgsf.wire.frames import Kind
+from dgsf.wire.frames import FLAG_GIVEN_UP, Kind
 from dgsf.wire.link import Address, adopt, connect_socket
 from dgsf.wire.messages import Credit, Failure, Invoke, InvokeEnd, Message, encode, reader, split
 from dgsf.wire.ports import CallRequest, CallResult, CallStream
@@ -55,7 +55,7 @@ class ProxyLink(PayloadLink):
     def open(self, request: CallRequest) -> CallStream:
         stream_id = self._next
         self._next = stream_id + 1 if stream_id < 0xFFFFFFFE else 1
-        stream = CallStream(lambda: self._cancel(stream_id))
+        stream = CallStream(lambda: self._cancel(stream_id, request))
         ref = self.describe(request.payload)
         head = Invoke(
             request.id.bytes,
@@ -137,10 +137,10 @@ class ProxyLink(PayloadLink):
             self._spoiled.add(stream_id)
             self.send(Kind.CREDIT, stream_id, encode(Credit(len(body))))
 
-    def _cancel(self, stream_id: int) -> None:
+    def _cancel(self, stream_id: int, request: CallRequest) -> None:
         if stream_id in self._streams and not self.lost:
             self.stop_sending(stream_id)  # after a CANCEL nothing more of the payload comes
-            self.send(Kind.CANCEL, stream_id)
+            self.send(Kind.CANCEL, stream_id, flags=FLAG_GIVEN_UP if request.given_up else 0)
 
     def send_failed(self, stream: int, head: Message, error: Exception) -> None:
         """The request's payload is not there any more: its proxy must not wait for it."""

@@ -14,6 +14,7 @@ from gateway_world import World, eventually, running
 from dgsf.store.database import Database
 from dgsf.store.embedded import EmbeddedPostgres
 from dgsf.store.migrate import migrate
+from gateway import server
 from gateway.server import Gateway
 
 
@@ -30,9 +31,24 @@ async def test_a_stop_lets_running_calls_end(database: Database):
         assert not world.workers.cancelled
 
 
-async def test_a_stop_cancels_what_does_not_end(database: Database):
+async def test_a_stop_gives_up_what_does_not_end_and_answers_it(database: Database):
     async with running(database) as world:
         world.workers.hold()
+        call = asyncio.create_task(world.call())
+        await eventually(lambda: world.workers.seen)
+        await world.gateway.stop(0.1)
+        assert (await call).code == "cancelled", "a proxy makes of it that the platform stops"
+        (cancelled,) = world.workers.cancelled
+        assert cancelled.given_up
+
+
+async def test_a_stop_cancels_what_is_given_up_and_does_not_end_either(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(server, "GIVE_UP_SECONDS", 0.1)
+    async with running(database) as world:
+        world.workers.hold()
+        monkeypatch.setattr(world.gateway._invoker, "give_up", lambda: None)
         call = asyncio.create_task(world.call())
         await eventually(lambda: world.workers.seen)
         await world.gateway.stop(0.1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import signal
 import subprocess
 import sys
 import traceback
@@ -15,6 +16,7 @@ import torch
 from torch.utils.data import DataLoader, TensorDataset
 
 from dgsf.errors import OutOfMemory, UsageError
+from dgsf.remoting.executor import local
 from dgsf.remoting.executor.local import LocalExecutors, LocalSpec
 from dgsf.remoting.guest.attach import bind
 from dgsf.remoting.guest.session_stream import SessionStream
@@ -27,6 +29,13 @@ pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def executors() -> Iterator[LocalExecutors]:
     with LocalExecutors() as found:
         yield found
+
+
+def test_executors_that_are_still_loading_are_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local, "CLOSE_SECONDS", 0.0)
+    early = LocalExecutors()
+    early.close()
+    assert early._keeper.returncode == -signal.SIGKILL
 
 
 def new_stream(executors: LocalExecutors) -> SessionStream:
@@ -167,6 +176,7 @@ def test_memory_as_torch_cuda_tells_it_is_the_sessions(executors: LocalExecutors
 
 BACKWARD_IN_A_THREAD = """
 import threading, torch
+from dgsf.remoting.executor import local
 from dgsf.remoting.executor.local import LocalExecutors
 from dgsf.remoting.guest.attach import bind
 from dgsf.remoting.guest.session_stream import SessionStream

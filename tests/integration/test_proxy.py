@@ -149,6 +149,20 @@ async def test_a_cancelled_call_stops_and_what_it_used_is_billed(database):
         assert (await world.calls.get(request.id)).charged
 
 
+async def test_a_call_that_is_given_up_by_a_platform_that_stops_is_not_charged(database):
+    async with world_of(database) as world:
+        version = await world.deploy(nap)
+        await world.value(version, 0)
+        request, stream = world.open(version, 30)
+        await until(lambda: any(link.inflight for link in world.proxy.lanes[version].links))
+        request.given_up = True
+        stream.cancel()
+        result = await ended(stream)
+        assert (result.failure.code, result.cost_nano, result.device_us) == ("shutting_down", 0, 0)
+        assert "the call was stopped and is not charged" in result.failure.message
+        assert not (await world.calls.get(request.id)).charged
+
+
 async def test_an_idle_worker_makes_room_least_recently_used_first(database):
     async with world_of(database, "cpu:1:slots=2") as world:
         first, second, third = [await world.deploy(add, name=name) for name in ("a", "b", "c")]

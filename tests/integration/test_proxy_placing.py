@@ -42,3 +42,15 @@ async def test_a_session_returns_to_the_device_that_has_its_uploads(database):
         assert session.device_name == second.name
         learned = world.proxy.sessions._opener._placing._durations
         assert learned.expected((f"{world.tenant_id}/", "session")) > 0
+
+
+async def test_a_device_that_is_restored_takes_work_though_the_drain_left_no_worker(database):
+    async with world_of(database, "cpu:1") as world:
+        version = await world.deploy(add)
+        await world.value(version, 1)
+        (device,) = [row for row in await world.devices.list_devices() if not row.is_host]
+        await world.devices.drain(device.id)
+        await until(lambda: world.proxy._draining and not world.proxy.lanes[version].links)
+        await world.devices.restore(device.id)
+        await until(lambda: not world.proxy._draining)
+        await world.value(version, 1)

@@ -6,6 +6,7 @@ import inspect
 import json
 import os
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from dgsf.cli.devices import drain_words
 from dgsf.cli.output import ATTACHED, human, human_bytes, human_nano, human_us, show_listing, show_rows
 from dgsf.cli.run import parse_arguments
 from dgsf.cli.usage import parse_since
-from dgsf.errors import DgsfError, UsageError
+from dgsf.errors import DgsfError, DoesNotFit, UsageError
 from dgsf.sdk.client import Client
 from gateway.pool import why_unchanged
 
@@ -60,6 +61,7 @@ def sample(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("value", "text"),
     [(0, "0 µs"), (999, "999 µs"), (1500, "1.5 ms"), (999_999, "1000 ms"), (2_000_000, "2 s"), (90_000_000, "1.5 min"),
+     (106_020_000, "1.8 min"), (7_300_000_000, "2 h"),
      (3_600_000_000 * 5000, "5,000 h")],
 )  # fmt: skip
 def test_times_are_written_for_people(value, text):
@@ -161,7 +163,7 @@ def test_an_annotation_may_be_text_or_a_type(note):
 
 
 def test_annotations_that_are_no_plain_types_are_the_functions_own_business():
-    def function(a: list[int], b: int | Path, c: Any, d): ...  # noqa: F821
+    def function(a: list[int], b: int | Path, c: Any, d): ...
 
     words = ["--a", "x", "--b", "x", "--c", "x", "--d", "7"]
     assert parse_arguments(words, inspect.signature(function))[1] == {"a": "x", "b": "x", "c": "x", "d": 7}
@@ -170,6 +172,13 @@ def test_annotations_that_are_no_plain_types_are_the_functions_own_business():
 def test_run_tells_a_wrong_type_before_anything_is_deployed(dgsf, platform, sample):
     code, _, err = dgsf("run", f"{sample}::add", "--a", "abc")
     assert (code, err) == (2, "error: --a takes an int, not 'abc'\n")
+
+
+def test_run_tells_arguments_that_do_not_fit_before_anything_is_deployed(dgsf, platform, sample):
+    platform.functions.clear()
+    code, _, err = dgsf("run", f"{sample}::add", "--y", "7")
+    assert code == 2 and "add(a: int, b: int = 1) -> int cannot be called like this: missing a required" in err
+    assert not platform.functions
 
 
 def test_since_is_a_span_or_a_date():
@@ -291,6 +300,11 @@ def test_a_device_that_stays_as_it_is_says_why(state, wanted, told):
     assert why_unchanged("vm/cpu0", state, wanted) == told
 
 
+def test_a_function_host_that_runs_is_not_to_be_drained_for_being_forgotten():
+    told = why_unchanged("vm/host0", "healthy", "forgotten", is_host=True)
+    assert "only a lost function host can be forgotten" in told and "drain" not in told
+
+
 def test_deploy_says_what_auto_chose_and_why(dgsf, sample, monkeypatch):
     def answer(self, *_: object):
         yield from ()
@@ -300,6 +314,29 @@ def test_deploy_says_what_auto_chose_and_why(dgsf, sample, monkeypatch):
     code, _, err = dgsf("deploy", sample, "--only", "add")
     assert code == 0
     assert "attach=auto: near, there is no profile of it\n" in err
+
+
+def test_a_function_that_cannot_be_deployed_is_left_out_and_told_at_the_end(dgsf, platform, sample, monkeypatch):
+    said, plan = [], Client.deploy_plan
+
+    def refusing(self, name: str, *more: object):
+        said.append(name)
+        if name == "s.second":
+            raise DoesNotFit("no device is that large")
+        return (yield from plan(self, name, *more))
+
+    monkeypatch.setattr(Client, "deploy_plan", refusing)
+    Path(sample).write_text(
+        "import dgsf\napp, other = dgsf.App('s'), dgsf.App('o')\n"
+        "@app.function\ndef zero(): ...\n@app.function\ndef second(): ...\n"
+        "@other.function\ndef between(): ...\n@app.function\ndef alpha(): ...\n"
+    )
+    code, _, err = dgsf("deploy", sample)
+    assert said == ["s.zero", "s.second", "o.between", "s.alpha"], "the order of the file"
+    assert code == 1 and "deployed s.alpha" in err
+    assert err.endswith("error: s.second is not deployed: no device is that large\n3 of 4 functions are deployed\n")
+    for name in said:
+        platform.functions.pop(name, None)
 
 
 def test_a_deploy_without_a_choice_has_no_word_about_one(dgsf, sample):
@@ -315,8 +352,18 @@ def test_people_see_whether_a_function_has_a_profile_and_programs_see_it_whole(d
     monkeypatch.setattr(Client, "list", lambda self: rows)
     head, first, second = dgsf("functions")[1].splitlines()
     assert head.split()[-1] == "PROFILE" and first.split()[-1] == "yes" and second.split()[-1] == "-"
-    assert "1.0234" not in first
+    assert "1.0234" not in first and "attach auto" in first
     assert json.loads(dgsf("functions", "--json")[1]) == {"functions": rows}
+
+
+def test_the_listing_shows_the_options_that_matter_in_words(dgsf, monkeypatch):
+    options = {"gpu": ["A100", "T4"], "memory": 2 * 1024**3, "timeout": 120.0, "retries": 3}
+    rows = [{"name": "s.a", "version": 1, "options": options}, {"name": "s.b", "version": 1, "options": {}}]
+    monkeypatch.setattr(Client, "list", lambda self: rows)
+    out = dgsf("functions")[1]
+    assert "gpu A100 or T4, memory 2 GiB, timeout 120 s\n" in out and "{" not in out
+    monkeypatch.setattr(Client, "describe", lambda self, name: rows[0])
+    assert "timeout 120 s, retries 3\n" in dgsf("functions", "show", "s.a")[1]
 
 
 def test_lost_devices_are_listed_apart(dgsf, monkeypatch):

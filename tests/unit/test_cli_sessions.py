@@ -25,7 +25,7 @@ def row(ms: int = 0, **more: object) -> dict[str, object]:
     return {
         "id": str(_ids.mint(1, now_ms=1_900_000_000_000 + ms)),
         "state": "attached",
-        "device_name": "gpu-node-17.example/A100-3",
+        "device_name": "gpu-17/A100-3",
         "tenant_name": "default",
         "function_name": None,
         "proxy_name": "proxy-gpu-node-17.example-1",
@@ -56,7 +56,8 @@ def test_a_usual_listing_fits_eighty_columns(capsys):
     lines = listed([row(), row(300_000, function_name="train.fit")], capsys)
     assert max(map(len, lines)) <= 80
     assert lines[0].split() == ["ID", "STATE", "DEVICE", "FUNCTION", "AGE", "USED", "COST"]
-    assert "A100-3" in lines[1] and "(attached)" in lines[1] and "2.5 h" in lines[1]
+    assert "gpu-17/A100-3" in lines[1], "the name that it has in every listing"
+    assert "(attached)" in lines[1] and "2.5 h" in lines[1]
 
 
 def test_one_with_several_tenants_and_nodes_and_ids_of_one_moment_fits_a_hundred(capsys):

@@ -84,7 +84,7 @@ def test_a_call_is_not_started_after_its_deadline_though_a_worker_may_come_just_
     [
         ("all 2 slots of device (any) are taken", 0, "waited for a worker: all 2 slots of device (any) are taken"),
         ("", 1, "waited for a worker that is being started"),
-        ("", 0, "waited for its turn: 1 calls waited for 0 busy workers"),
+        ("", 0, "waited for its turn: 1 call waited for 0 busy workers"),
     ],
 )
 def test_a_missed_start_deadline_says_what_was_waited_for(world, lack, starting, told):
@@ -93,3 +93,25 @@ def test_a_missed_start_deadline_says_what_was_waited_for(world, lack, starting,
     world.clock.advance(6 * SECOND)
     world.lane.pump()
     assert told in world.host.told
+
+
+def test_a_call_that_was_not_started_has_waited_all_the_time(world):
+    call = ActiveCall(
+        CallRequest(UUID(int=1), 1, 1, Payload.of(Codec.json, b""), Codec.json, 8 * SECOND), CallStream(lambda: None),
+        world.clock.now_us(), 0.0,
+    )  # fmt: skip
+    world.lane.submit(call)
+    world.clock.advance(9 * SECOND)
+    world.lane.pump()
+    assert world.host.over == [(1, "start_deadline_missed")]
+    assert call.queue_us == 9 * SECOND
+
+
+def test_who_is_refused_is_told_to_come_when_there_should_be_room(world):
+    for number in range(100):
+        world.submit(number, 30)
+    assert world.lane.retry_after_s == 1, "how long a call takes is not known yet"
+    world.lane._run_time.saw(SECOND // 5)
+    assert world.lane.retry_after_s == pytest.approx(20)
+    world.lane._run_time.saw(10 * SECOND)
+    assert world.lane.retry_after_s == 60

@@ -18,6 +18,7 @@ NAMES = ["vm/cpu0", "vm/cpu1", "vm/cpu10", "big/A100-0", "far/cpu0"]
         ("cpu1", "vm/cpu1"),
         ("A100-0", "big/A100-0"),
         ("b", "big/A100-0"),
+        ("A100", "big/A100-0"),
     ],
 )
 def test_what_fits_one_is_that_one(wanted: str, found: str) -> None:
@@ -28,6 +29,7 @@ def test_what_fits_one_is_that_one(wanted: str, found: str) -> None:
     ("wanted", "words"),
     [
         ("cpu0", "more than one device: far/cpu0, vm/cpu0"),
+        ("cpu", "more than one device: far/cpu0, vm/cpu0, vm/cpu1, vm/cpu10;"),
         ("vm/", "more than one device"),
         ("vm/cpo0", "did you mean 'vm/cpu0'"),
         ("nothing", "see 'dgsf devices'"),

@@ -133,15 +133,17 @@ def test_mistakes_are_told_in_the_words_of_the_decorator(said: dict[str, Any], w
 
 
 WAITING = """
-from dgsf.sdk import attach
-attach.PATIENCE_SECONDS = 0.01
-with attach._telling("waiting for a free device"):
-    import threading
-    for timer in threading.enumerate():
-        if isinstance(timer, threading.Timer):
-            timer.join(60)
-attach.PATIENCE_SECONDS = 60.0
-with attach._telling("never said"):
+import threading
+from dgsf.sdk import waiting
+
+said = iter(["", "waiting for a free device"])
+waiting.PATIENCE_SECONDS = 0.01
+with waiting.telling(lambda: next(said)):
+    for thread in threading.enumerate():
+        if thread.name == "dgsf-waiting":
+            thread.join(60)
+waiting.PATIENCE_SECONDS = 60.0
+with waiting.telling(lambda: "never said"):
     pass
 """
 

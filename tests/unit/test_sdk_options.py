@@ -27,6 +27,10 @@ def test_values_are_normalised_and_survive_a_journey_as_json():
     assert parse_options({"gpu": "A100"}).given() == {"gpu": "A100"}
 
 
+def test_the_largest_memory_may_be_written_in_its_own_unit():
+    assert parse_options({"memory": "1TiB"}).memory_bytes == 1024**4
+
+
 def test_a_function_over_the_fabric_asks_for_a_host_and_for_memory_on_its_device():
     near, fabric = parse_options({"gpu": "A100"}), parse_options({"gpu": "A100", "attach": "fabric", "memory": "1GiB"})
     assert near.worker_types == ("A100",) and not near.over_fabric

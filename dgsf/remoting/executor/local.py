@@ -28,6 +28,7 @@ from dgsf.fabric.sandbox.limits import data_bytes
 from dgsf.fabric.spec import executor_bytes
 
 _MAX_REQUEST = 64 * 1024
+CLOSE_SECONDS = 0.5
 
 
 class LocalSpec(msgspec.Struct, frozen=True):
@@ -80,7 +81,11 @@ class LocalExecutors:
 
     def close(self) -> None:
         self._control.close()
-        self._keeper.wait()
+        try:
+            self._keeper.wait(CLOSE_SECONDS)
+        except subprocess.TimeoutExpired:  # it may still be loading torch: nobody waits for that
+            self._keeper.kill()
+            self._keeper.wait()
 
     def __enter__(self) -> Self:
         return self
