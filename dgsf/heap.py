@@ -18,8 +18,8 @@ _LARGEST_ASKED = (
 def keep_freed_memory(limit_bytes: int, ahead_bytes: int = 0) -> bool:
     """Keep up to so many free bytes at the end of the heap; False if this C library has no such setting.
 
-    `ahead_bytes`: the heap grows by so much more than is asked for, so that blocks over 32 MiB often find room there, too,
-    instead of being mapped anew each time: a convolution's scratch memory of 57 MB costs a third of its time so.
+    `ahead_bytes`: the heap grows by so much more than is asked for, so that blocks over 32 MiB often find room there,
+    too, instead of being mapped anew each time: a convolution's scratch memory of 57 MB costs a third of its time so.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is None:
