@@ -42,7 +42,7 @@ TABLES = {
     "openb": "GPUs left unallocated",
     "default": "the default policy beside all others",
     "rate": "placements per second",
-    "hours": "GPU hours of the tenants, never moving and moving",
+    "hours": "GPU hours of the tenants, never moving and moving; planning them takes a quarter of an hour",
     "size": "how many tasks the solver can prove: half an hour and more, not among the usual",
     "optimum": "plans beside the proved optimum",
     "gavel": "completion times on mixed pools",

@@ -18,7 +18,7 @@ from dgsf.core.placement.plan import time_in_use
 from dgsf.errors import UsageError
 from dgsf.sim.repack_kernel import WHOLE, Batch, Layout, Whole, anneal, first_fit, put
 
-ROUNDS = 40_000_000
+ROUNDS = 100_000_000
 MOST_GPUS = 64  # a set of GPUs is a machine word
 SPARE_GPUS = 2  # more than first fit needs, to turn round in
 TICK = 1e-3  # of the clock by which plans are compared, in the unit of the tasks' times

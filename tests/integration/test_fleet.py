@@ -130,8 +130,10 @@ async def test_a_proxy_that_does_not_answer_pings_is_given_up(database, tmp_path
     monkeypatch.setattr(fleet_module, "BEAT_SECONDS", 0.05)
     async with running(database, tmp_path, [Port()]) as (fleet, _):
         (link,) = fleet._links.values()
-        monkeypatch.setattr(GatewayLink, "frame_received", lambda *frame: None)  # it hears and says nothing
-        await until(lambda: link.lost)
+        with monkeypatch.context() as deaf:
+            deaf.setattr(GatewayLink, "frame_received", lambda *frame: None)  # it hears and says nothing
+            await until(lambda: link.lost)
+        await until(lambda: fleet.ready)  # it is found again, and no connection is half made when all ends
 
 
 async def test_an_unexpected_error_does_not_end_the_search_for_proxies(database, tmp_path, monkeypatch):

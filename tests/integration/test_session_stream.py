@@ -334,19 +334,22 @@ def test_a_checkpoint_that_is_asked_for_has_all_until_then_also_while_another_is
         stream.close()
 
 
-def test_who_writes_to_a_tensor_that_moves_gets_an_error_and_the_session_lives(open_stream: Opener) -> None:
-    stream, tensor = (
-        open_stream(),
-        torch.randn(50_000, generator=torch.Generator().manual_seed(50_000)),
-    )  # content that no other test sends
-    before = tensor.clone()
-    with lending([tensor.detach()]):
-        handle = stream.upload(tensor)
-        tensor.add_(1)  # another thread, while the module is on its way
-        with pytest.raises(RemoteOpError, match="changed on its way to the device"):
-            stream.fetch(handle)
-    for good in (tensor, before):
-        assert torch.equal(stream.fetch(stream.upload(good)), good)
+def test_who_writes_to_a_tensor_that_moves_gets_what_it_was_or_an_error_and_the_session_lives(
+    open_stream: Opener,
+) -> None:
+    numbers = torch.Generator().manual_seed(50_000)  # contents that no other test sends
+    for _ in range(5):  # who is first, the write or the bytes on their way, is not ours to say
+        stream, tensor = open_stream(), torch.randn(50_000, generator=numbers)
+        before = tensor.clone()
+        with lending([tensor.detach()]):
+            handle = stream.upload(tensor)
+            tensor.add_(1)  # another thread, while the module is on its way
+            try:
+                assert torch.equal(stream.fetch(handle), before)
+            except RemoteOpError as error:
+                assert "changed on its way to the device" in error.message  # noqa: PT017 (either is right)
+        for good in (tensor, before):
+            assert torch.equal(stream.fetch(stream.upload(good)), good)
 
 
 def test_a_recording_begins_at_rest(open_stream: Opener) -> None:
