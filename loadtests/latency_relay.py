@@ -20,6 +20,7 @@ from types import TracebackType
 from typing import Self
 
 from dgsf.fabric.sandbox.libc import PR_SET_TIMERSLACK, prctl
+from dgsf.turns import ask_for_short_turns
 
 _CHUNK = 256 * 1024
 _QUEUE_BYTES = 64 * 1024 * 1024
@@ -168,6 +169,7 @@ def main() -> None:
     delay, spin = map(float, sys.argv[1:3])
     near, far, control = (socket.socket(fileno=int(number)) for number in sys.argv[3:6])
     prctl(PR_SET_TIMERSLACK, _TIMER_SLACK_NS)
+    ask_for_short_turns()  # as a wire would, it does not wait for a processor if it can help it
     os.sched_setaffinity(0, range(os.cpu_count() or 1))  # its starter may be kept to one processor; the way is not
     with near, far, control:
         relay(delay, spin, near, far, control)

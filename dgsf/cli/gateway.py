@@ -40,9 +40,11 @@ def command(host: str | None, port: int | None) -> None:
     import uvloop
 
     from dgsf.telemetry import setup_logging
+    from dgsf.turns import ask_for_short_turns
 
     settings = load_settings(host=host, port=port)
     setup_logging(settings, "gateway")
+    ask_for_short_turns()
     uvloop.run(_serve(settings))
 
 

@@ -18,9 +18,11 @@ def command() -> None:
     import uvloop
 
     from dgsf.telemetry import setup_logging
+    from dgsf.turns import ask_for_short_turns
 
     settings = load_settings()
     setup_logging(settings, "proxy")
+    ask_for_short_turns()
     uvloop.run(_serve(settings))
 
 

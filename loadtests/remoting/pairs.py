@@ -12,11 +12,12 @@ import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Any
 
 from dgsf.errors import StartError
+from dgsf.heap import HUGE_PAGES
 from loadtests import machine
 from loadtests.ours import Ours
 from loadtests.plan import Plan, rotated
@@ -61,6 +62,13 @@ class Runner:
         return median(each.get(count, 0.0) for each in self.counts)
 
 
+def joined(runners: Sequence[Runner]) -> Runner:
+    """The figures of several starts of one program, as if it were one."""
+    seconds = [value for each in runners for value in each.seconds]
+    counts = [value for each in runners for value in each.counts]
+    return replace(runners[0], seconds=seconds, counts=counts, value=runners[-1].value)
+
+
 @contextmanager
 def runner(
     plan: Plan, program: str, where: str, *options: str, name: str = "", environment: Mapping[str, str] | None = None
@@ -68,7 +76,8 @@ def runner(
     """A runner that has done its warm-up steps."""
     label = name or f"{program}-{where}"
     command = python_module("loadtests.remoting.runner", program, where, *options)
-    with running(label, command, plan.folder, environment=environment, piped=True, processors=PROGRAM) as service:
+    settings = {**HUGE_PAGES, **(environment or {})}  # as executors have
+    with running(label, command, plan.folder, environment=settings, piped=True, processors=PROGRAM) as service:
         made = Runner(label, service)
         made.answer()
         yield made

@@ -23,7 +23,7 @@ from dgsf.config import GIB, load_settings
 from dgsf.core.checkpointing import CheckpointPolicy
 from dgsf.heap import keep_freed_memory
 from dgsf.remoting.executor.local import LocalSpec
-from dgsf.remoting.executor.loop import AHEAD_BYTES, KEPT_BYTES
+from dgsf.remoting.executor.loop import KEPT_BYTES
 from dgsf.remoting.guest.attach import bind
 from dgsf.remoting.guest.modes import parse_modes
 from dgsf.remoting.guest.session_stream import SessionStream
@@ -47,7 +47,7 @@ Counts = Callable[[], dict[str, int]]
 def main(program: str, where: str, threads: int, gpu: str, memory: str, delay_ms: float, warm: int) -> None:
     """Serve rounds until standard input ends."""
     torch.set_num_threads(threads)
-    keep_freed_memory(KEPT_BYTES, AHEAD_BYTES)
+    keep_freed_memory(KEPT_BYTES)
     torch.manual_seed(0)
     with _device(where, gpu, memory, delay_ms) as (device, counts):
         step = PROGRAMS[program].on(device)

@@ -34,7 +34,6 @@ from dgsf.wire.frames import FLAG_BULK, FLAG_MORE, Kind
 CONTENTS_MOUNT = "/dgsf/contents"
 EXIT_REFUSED = 76
 KEPT_BYTES = 256 * 1024 * 1024  # of free memory; activations come and go with every step
-AHEAD_BYTES = 128 * 1024 * 1024  # address space only, until it is used
 _decode = msgspec.msgpack.Decoder().decode
 allowed()  # the list is made where the zygote imports this, once for all of its workers
 
@@ -188,7 +187,7 @@ def prepare_process(options: dict[str, Any]) -> None:
     """Torch's settings for a process that does nothing but execute."""
     warnings.simplefilter("ignore")  # torch's warnings are for people who write code; nobody reads them here
     torch.set_grad_enabled(True)  # nothing records it here; but the fused LSTM keeps what its way back needs only so
-    keep_freed_memory(KEPT_BYTES, AHEAD_BYTES)
+    keep_freed_memory(KEPT_BYTES)
     gc.freeze()  # what was imported stays; the collector need not look at it again and again
     if options.get("threads"):
         torch.set_num_threads(int(options["threads"]))
