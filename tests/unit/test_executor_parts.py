@@ -42,9 +42,25 @@ def test_the_walk_is_made_only_when_the_bound_is_passed() -> None:
     assert not walks
     live[0] = 30
     memory.reserve(10)
-    assert len(walks) == 1 and memory.room == 60
+    assert len(walks) == 1 and memory.allowed == 60
     with pytest.raises(OutOfMemory, match="in use are 30 bytes of the leased 100 bytes"):
         memory.reserve(80)
+
+
+def test_somebody_may_look_at_the_process_sixteen_times_while_a_lease_is_filled() -> None:
+    looks: list[int] = []
+    memory = Memory(1600, lambda: 0, lambda: 0)
+    memory.look = lambda: looks.append(memory.allowed)
+    for _ in range(1600):
+        memory.reserve(1)
+    assert looks == list(range(1500, 0, -100)) and not memory.allowed
+    memory.walk()
+    memory.reserve(900)
+    assert len(looks) == 16 and memory.allowed == 700
+    memory.room -= 900  # as calls do, before they ask
+    with pytest.raises(OutOfMemory):
+        memory._walk = lambda: 1800
+        memory.check(900)
 
 
 @pytest.mark.parametrize(
@@ -86,18 +102,19 @@ def test_what_is_kept_beside_the_tensors_gives_way_to_them_and_is_not_in_use() -
     memory = Memory(100, lambda: live[0], lambda: 0)
     memory.walk()
     memory.keep_beside(40, lambda: gone.append(1))
-    assert memory.room == 20 and memory.estimate() == 40
+    assert memory.allowed == 20 and memory.estimate() == 40
     memory.reserve(20)
     assert not gone
     live[0] = 60
     memory.reserve(40)
-    assert gone == [1] and memory.room == 0
+    assert gone == [1] and memory.allowed == 0
     with pytest.raises(OutOfMemory, match="in use are 60 bytes of the leased 100 bytes"):
         memory.reserve(50)
     memory.keep_beside(10, lambda: gone.append(2))
     live[0] = 95
+    memory.room -= 35
     memory.check(35)
-    assert gone == [1, 2] and memory.room == 5
+    assert gone == [1, 2] and memory.allowed == 5
 
 
 MIB = 1 << 20

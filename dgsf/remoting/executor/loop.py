@@ -19,7 +19,7 @@ import msgspec
 import torch
 
 from dgsf.errors import ConnectionLost, DgsfError, ProtocolError
-from dgsf.heap import keep_freed_memory
+from dgsf.heap import KeptHeap, keep_freed_memory
 from dgsf.remoting.executor.allow import allowed
 from dgsf.remoting.executor.answers import Answers
 from dgsf.remoting.executor.contents import Contents
@@ -34,6 +34,7 @@ from dgsf.wire.frames import FLAG_BULK, FLAG_MORE, Kind
 CONTENTS_MOUNT = "/dgsf/contents"
 EXIT_REFUSED = 76
 KEPT_BYTES = 256 * 1024 * 1024  # of free memory; activations come and go with every step
+HOLES_SHARE = 4  # of the lease: so much may be free between tensors, in memory that is counted for the process
 _decode = msgspec.msgpack.Decoder().decode
 allowed()  # the list is made where the zygote imports this, once for all of its workers
 
@@ -64,6 +65,18 @@ class Session:
         self._arriving: Arriving | None = None  # the state of a session that moves here
         if tell_usage:
             self._wires.idle = machine.tell_usage_idle
+
+    def bound_heap(self) -> None:
+        """In a process that is the session's own: what it keeps of freed memory is bounded by the lease."""
+        heap = KeptHeap(self._machine.limits.memory_bytes // HOLES_SHARE)
+        self._machine.memory.look = heap.look
+        tell_usage = self._wires.idle or (lambda: None)
+
+        def idle() -> None:
+            tell_usage()
+            heap.look()
+
+        self._wires.idle = idle
 
     def serve(self) -> None:
         """Until the connection ends (ConnectionLost) or a rule is broken."""
@@ -201,6 +214,7 @@ def new_machine(spec: Spec, folder: str = "") -> Machine:
 
 def run(session: Session) -> int:
     """Serve; the process's exit code."""
+    session.bound_heap()
     try:
         with torch._C._AutoDispatchBelowAutograd():
             session.serve()

@@ -18,6 +18,7 @@ from dgsf.errors import OutOfMemory
 _REFUSED = ("not enough memory", "out of memory", "can't allocate memory")
 _TRIED = re.compile(r"tried to allocate ([\d.]+) (bytes|KiB|MiB|GiB)", re.IGNORECASE)
 _UNITS = {"bytes": 1, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30}
+_LOOKS = 16  # while a lease is filled
 _WALK_SHARE = 50  # for reports, at most a fiftieth of the time is spent on walks
 
 
@@ -68,7 +69,9 @@ class Memory:
 
     def __init__(self, lease: int, walk: Callable[[], int], now: Callable[[], int]) -> None:
         self.lease = lease
-        self.room = lease  # may be allocated before the next walk
+        self.look: Callable[[], None] = lambda: None  # called whenever a sixteenth of the lease was allocated
+        self.room = self._stride = max(1, lease // _LOOKS)  # may be allocated before the next look
+        self._left = lease - self.room  # and beyond that, before the next walk
         self.live = 0  # at the last walk
         self.most = 0  # at any walk
         self._walk = walk
@@ -80,12 +83,30 @@ class Memory:
     def walk(self) -> int:
         self.live = self._walk()
         self.most = max(self.most, self.live)
-        self.room = self.lease - self.live - self._beside
+        self._allow(self.lease - self.live - self._beside)
         return self.live
+
+    @property
+    def allowed(self) -> int:
+        """May be allocated before the next walk."""
+        return self.room + self._left
+
+    def _allow(self, size: int) -> None:
+        self.room = min(size, self._stride)
+        self._left = size - self.room
+
+    def _have(self, size: int) -> bool:
+        """Whether so much may be allocated without a walk; looks, if it is more than before the next look."""
+        if size > self.room and self._left:
+            given = min(self._left, max(size - self.room, self._stride))
+            self._left -= given
+            self.room += given
+            self.look()
+        return size <= self.room
 
     def keep_beside(self, size: int, give_way: Callable[[], None]) -> None:
         """So many bytes are kept beside the tensors, until these need the room."""
-        self.room += self._beside - size
+        self._allow(self.allowed + self._beside - size)
         self._beside, self._give_way = size, give_way
 
     def _make_room(self) -> None:
@@ -93,7 +114,12 @@ class Memory:
         self.keep_beside(0, lambda: None)
 
     def check(self, asked: int) -> None:
-        """The bound is passed: count, and raise OutOfMemory if it is true. The new results are live already."""
+        """The room is used up: look, or, if the bound is passed, count, and raise OutOfMemory if it is true.
+
+        The new results are live already.
+        """
+        if self._have(0):
+            return
         if self.walk() > self.lease:
             raise too_much(asked, self.live - asked, self.lease)
         if self.room < 0:
@@ -101,10 +127,11 @@ class Memory:
 
     def reserve(self, asked: int) -> None:
         """Before bytes of known size come in."""
-        if asked > self.room and self.walk() + asked > self.lease:
+        if not self._have(asked) and self.walk() + asked > self.lease:
             raise too_much(asked, self.live, self.lease)
-        if asked > self.room:
+        if not self._have(asked):
             self._make_room()
+            self._have(asked)
         self.room -= asked
 
     def refused(self, name: str, error: Exception) -> OutOfMemory:
@@ -123,4 +150,4 @@ class Memory:
             self.walk()
             spent = self._now() - now
             self._next_walk = now + spent * _WALK_SHARE
-        return min(self.lease, self.lease - self.room - self._beside)
+        return min(self.lease, self.lease - self.allowed - self._beside)
