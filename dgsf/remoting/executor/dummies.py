@@ -187,8 +187,8 @@ class DummyDevice(SimDevice):
         self.queue.finish()
         return zeros
 
-    def get_storage(self, storage: Any) -> torch.Tensor:
-        return torch.zeros(storage.nbytes(), dtype=torch.uint8)
+    def get_storage(self, tensor: Any) -> torch.Tensor:
+        return torch.zeros(tensor.untyped_storage().nbytes(), dtype=torch.uint8)
 
     def put_view(
         self, raw: torch.Tensor, dtype: torch.dtype, sizes: list[int], strides: list[int], offset: int, bits: int

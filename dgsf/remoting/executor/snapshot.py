@@ -86,10 +86,10 @@ class Snapshots:
             groups.setdefault(tensor.untyped_storage()._cdata, []).append(handle)
         for address, handles in groups.items():
             number, source = self._source(address, handles, incremental)
-            storage = tensors[handles[0]].untyped_storage()
-            picture.storages.append([number, storage.nbytes(), source])
+            first = tensors[handles[0]]
+            picture.storages.append([number, first.untyped_storage().nbytes(), source])
             if source is True:
-                picture.pieces.append(device.get_storage(storage))
+                picture.pieces.append(device.get_storage(first))
             for handle in handles:
                 picture.of_handle[handle] = number
                 picture.views.append([handle, number, *_view_of(tensors[handle])])
