@@ -19,6 +19,7 @@ from dgsf.remoting.executor.changes import Changes
 from dgsf.remoting.executor.codes import DTYPE_CODES, value_of
 from dgsf.remoting.executor.contents import Contents
 from dgsf.remoting.executor.devices import Device
+from dgsf.remoting.executor.growing import growing
 from dgsf.remoting.executor.handles import CallFailure, Handles
 from dgsf.remoting.executor.kinds import Place, Prepared, Returns, prepare
 from dgsf.remoting.executor.limits import Limits, refuse_over
@@ -259,7 +260,9 @@ class Machine:
         refuse_over(len(self.kinds), self.limits.kinds, "kinds")
         if type(number) is not int or number < 0:
             raise ProtocolError(f"{number!r} is not the number of a kind")
-        self.kinds[number] = prepare(self.device, name, args, kwargs)
+        kind = self.kinds[number] = prepare(self.device, name, args, kwargs)
+        if kind.grows:
+            kind.invoke = growing(kind.invoke, self.handles.tensors, self.changes)
 
     def free(self, handles: list[int]) -> None:
         tensors, written = self.handles.tensors, self.changes.handles

@@ -1,0 +1,73 @@
+"""Tensors grow wherever their bytes came from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+import torch
+from executor_fixtures import connect, executors, guest
+from executor_guest import CODES, TestGuest, raw
+
+from dgsf.remoting.digest import digest_of
+from dgsf.remoting.protocol import FLOAT, TENSOR, Record, absolute
+
+__all__ = ["connect", "executors", "guest"]
+X = torch.arange(50_000.0)
+FIRST = {TENSOR: 0}
+KINDS = [
+    [Record.DEFINE, 0, "aten::resize_", [FIRST, [60_000]], {}],
+    [Record.DEFINE, 1, "aten::view", [FIRST, [-1, 2]], {}],
+    [Record.DEFINE, 2, "aten::fill_.Scalar", [FIRST, {FLOAT: 0}], {}],
+    [Record.DEFINE, 3, "aten::cat.out", [[FIRST, FIRST]], {"out": {TENSOR: 1}}],
+]
+
+
+def in_bulk(guest: TestGuest, _folder: Path) -> None:
+    guest.upload_bulk(1, X)
+
+
+def by_content(guest: TestGuest, folder: Path) -> None:
+    data = raw(X)
+    digest = digest_of(data)
+    (folder / digest.hex()).write_bytes(data)
+    guest.send([Record.KNOWN, 1, CODES[X.dtype], list(X.shape), len(data), digest])
+
+
+def by_a_state(guest: TestGuest, _folder: Path) -> None:
+    rest = {"views": [[1, 1, CODES[X.dtype], [50_000], [1], 0, 0]], "failures": [], "untold": None, "contents": {},
+            "rng": bytes(torch.default_generator.get_state().numpy()), "next": 2}  # fmt: skip
+    head = msgspec.msgpack.encode([1, [[1, X.nbytes, True]], rest])
+    guest.send([Record.RESTORE, len(head), len(head) + X.nbytes, 9])
+    guest.bulk(9, head + raw(X))
+
+
+def in_a_record_and_fetched(guest: TestGuest, _folder: Path) -> None:
+    guest.upload(1, X)
+    guest.fetch(1)
+
+
+@pytest.mark.parametrize("bring", [in_bulk, by_content, by_a_state, in_a_record_and_fetched])
+def test_a_tensor_grows_wherever_its_bytes_came_from(
+    connect, tmp_path: Path, bring: Callable[[TestGuest, Path], None]
+) -> None:
+    guest = connect(contents=str(tmp_path))
+    bring(guest, tmp_path)
+    guest.send(*KINDS, [1, 2, [1]], [0, 0, [1]])
+    grown = guest.fetch(1)
+    assert grown.shape == (60_000,) and torch.equal(grown[:50_000], X)
+    guest.send([2, 0, [1], [7.0]])
+    assert guest.fetch(2).eq(7).all()  # a view stays one
+
+
+def test_an_out_argument_grows_as_on_the_cpu_also_in_a_trace(connect, tmp_path: Path) -> None:
+    guest = connect(contents=str(tmp_path))
+    by_content(guest, tmp_path)
+    guest.upload_bulk(2, X[:20_000])
+    trace = [Record.TRACE, 1, [[3, 0, [absolute(2), absolute(1)]]]]
+    guest.send(*KINDS, [3, 0, [1, 2]], trace, [Record.RUN, 1, 9, 0, 1])
+    assert torch.equal(guest.fetch(1), torch.cat([X] * 4))
+    guest.send([Record.KNOWN, 3, CODES[X.dtype], list(X.shape), X.nbytes, digest_of(raw(X))])
+    assert torch.equal(guest.fetch(3), X)  # the content is what it was
