@@ -1,4 +1,4 @@
-"""Tensors grow wherever their bytes came from."""
+"""Tensors grow wherever their bytes came from, and one that could not grow ends nothing but itself."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgspec
 import pytest
 import torch
 from executor_fixtures import connect, executors, guest
-from executor_guest import CODES, TestGuest, raw
+from executor_guest import CODES, Failed, TestGuest, raw
 
 from dgsf.remoting.digest import digest_of
 from dgsf.remoting.protocol import FLOAT, TENSOR, Record, absolute
@@ -22,6 +22,7 @@ KINDS = [
     [Record.DEFINE, 1, "aten::view", [FIRST, [-1, 2]], {}],
     [Record.DEFINE, 2, "aten::fill_.Scalar", [FIRST, {FLOAT: 0}], {}],
     [Record.DEFINE, 3, "aten::cat.out", [[FIRST, FIRST]], {"out": {TENSOR: 1}}],
+    [Record.DEFINE, 4, "aten::resize_", [FIRST, [1 << 45]], {}],
 ]
 
 
@@ -71,3 +72,16 @@ def test_an_out_argument_grows_as_on_the_cpu_also_in_a_trace(connect, tmp_path: 
     assert torch.equal(guest.fetch(1), torch.cat([X] * 4))
     guest.send([Record.KNOWN, 3, CODES[X.dtype], list(X.shape), X.nbytes, digest_of(raw(X))])
     assert torch.equal(guest.fetch(3), X)  # the content is what it was
+
+
+def test_a_tensor_that_could_not_grow_is_lost_and_the_session_goes_on(guest: TestGuest) -> None:
+    guest.upload(1, torch.ones(4))
+    guest.send(*KINDS, [1, 2, [1]], [4, 0, [1]], [2, 0, [1], [7.0]])
+    with pytest.raises(Failed, match=r"aten::resize_ needs 128\.0 TiB") as failed:
+        guest.sync()
+    assert (failed.value.call, failed.value.code) == (2, "out_of_memory")
+    with pytest.raises(Failed, match="no tensor of handle 99"):
+        guest.ask(Record.ASK, 4, 0, [99])
+    with pytest.raises(Failed, match=r"128\.0 TiB"):
+        guest.fetch(1)
+    assert guest.fetch(2).tolist() == [[1, 1], [1, 1]]

@@ -19,7 +19,7 @@ from dgsf.remoting.executor.changes import Changes
 from dgsf.remoting.executor.codes import DTYPE_CODES, value_of
 from dgsf.remoting.executor.contents import Contents
 from dgsf.remoting.executor.devices import Device
-from dgsf.remoting.executor.growing import growing
+from dgsf.remoting.executor.growing import growing, reaches_beyond
 from dgsf.remoting.executor.handles import CallFailure, Handles
 from dgsf.remoting.executor.kinds import Place, Prepared, Returns, prepare
 from dgsf.remoting.executor.limits import Limits, refuse_over
@@ -165,7 +165,18 @@ class Machine:
                     self.handles.fail(out, earlier, kind.outs, tell=False)
                     return
                 error = RemoteOpError(f"{kind.name}: there is no tensor of handle {handle}")
-        self.handles.fail(out, CallFailure.of(self.calls, kind.refusal or self._told(kind.name, error)), kind.outs)
+        failure = CallFailure.of(self.calls, kind.refusal or self._told(kind.name, error))
+        self.handles.fail(out, failure, kind.outs)
+        if kind.grows:
+            self._lose_broken(handles, failure)
+
+    def _lose_broken(self, handles: list[int], failure: CallFailure) -> None:
+        """Torch gives a tensor its new sizes before it has the memory for them: whoever used it then would crash."""
+        tensors = self.handles.tensors
+        broken = [handle for handle in handles if handle in tensors and reaches_beyond(tensors[handle])]
+        for handle in broken:
+            self.handles.fail(handle, failure, tell=False)
+        self.free(broken)
 
     def _told(self, name: str, error: Exception) -> DgsfError:
         """What the guest gets to know: our own errors as they are, torch's with type and text."""
