@@ -85,3 +85,17 @@ def test_a_tensor_that_could_not_grow_is_lost_and_the_session_goes_on(guest: Tes
     with pytest.raises(Failed, match=r"128\.0 TiB"):
         guest.fetch(1)
     assert guest.fetch(2).tolist() == [[1, 1], [1, 1]]
+
+
+@pytest.mark.parametrize("grow", [[0, 0, [1]], [3, 0, [2, 1]]])
+def test_growing_beyond_the_lease_is_refused_and_freed(connect, grow: list) -> None:
+    guest = connect(memory_bytes=230_000)
+    guest.upload(1, X[:10])
+    guest.upload(2, X[:30_000])
+    guest.send(*KINDS, grow)
+    with pytest.raises(Failed) as failed:
+        guest.sync()
+    assert failed.value.code == "out_of_memory"
+    assert guest.ask(Record.MEMORY, False)[0] == 120_000
+    guest.upload(3, X[:20_000])
+    assert guest.fetch(3).numel() == 20_000

@@ -154,8 +154,8 @@ def _read_schema(prepared: Prepared, schema: Any) -> None:
     lists = any("List" in str(result.type) for result in schema.returns)
     prepared.outs = _MANY if lists else sum(place is Place.NEW for place in prepared.plan)
     prepared.writes = tuple(_written(prepared, schema))
-    prepared.makes_memory = _makes_memory(schema)
     prepared.grows = may_grow(schema)
+    prepared.makes_memory = prepared.grows or _makes_memory(schema)
     if prepared.plan == (Place.NEW,) and str(schema.returns[0].type) == "Tensor":
         prepared.returns = Returns.TENSOR
     elif all(place is Place.WRITTEN for place in prepared.plan):
@@ -171,7 +171,7 @@ def _place(result: Any) -> Place:
 
 
 def _makes_memory(schema: Any) -> bool:
-    """Whether a call may need new memory: it has new results, or writes into something that it may resize."""
+    """Whether a call may need memory for new results."""
     if not schema.returns:
         return not schema.name.startswith(("aten::_foreach_", "aten::_fused_"))  # those write where they are
     return any(result.alias_info is None and "Tensor" in str(result.type) for result in schema.returns)

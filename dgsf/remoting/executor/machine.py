@@ -156,7 +156,7 @@ class Machine:
         if type(out) is not int or type(handles) is not list or any(type(handle) is not int for handle in handles):
             raise ProtocolError("a call is a kind, its first new handle and a list of handles")
         tensors = self.handles.tensors
-        if isinstance(error, OutOfMemory):
+        if isinstance(error, OutOfMemory) and kind.outs:
             self._drop_results(out)
         for handle in handles:
             if handle not in tensors:
@@ -168,15 +168,17 @@ class Machine:
         failure = CallFailure.of(self.calls, kind.refusal or self._told(kind.name, error))
         self.handles.fail(out, failure, kind.outs)
         if kind.grows:
-            self._lose_broken(handles, failure)
+            grown = [handles[place] for place in kind.writes] if isinstance(error, OutOfMemory) else []
+            lost = grown or _broken(tensors, handles)
+            if lost:
+                self._lose(lost, failure)
 
-    def _lose_broken(self, handles: list[int], failure: CallFailure) -> None:
-        """Torch gives a tensor its new sizes before it has the memory for them: whoever used it then would crash."""
-        tensors = self.handles.tensors
-        broken = [handle for handle in handles if handle in tensors and reaches_beyond(tensors[handle])]
-        for handle in broken:
+    def _lose(self, handles: list[int], failure: CallFailure) -> None:
+        """Tensors that grew beyond the lease, or could not grow."""
+        for handle in handles:
             self.handles.fail(handle, failure, tell=False)
-        self.free(broken)
+        self.free(handles)
+        self.memory.walk()
 
     def _told(self, name: str, error: Exception) -> DgsfError:
         """What the guest gets to know: our own errors as they are, torch's with type and text."""
@@ -296,6 +298,11 @@ class Machine:
 
     def _live_bytes(self) -> int:
         return self.device.memory_of(self.handles.tensors) + self.arrivals.transfers.bytes
+
+
+def _broken(tensors: dict[int, Any], handles: list[int]) -> list[int]:
+    """Torch gives a tensor its new sizes before it has the memory for them: whoever used it then would crash."""
+    return [handle for handle in handles if handle in tensors and reaches_beyond(tensors[handle])]
 
 
 def _new_ones(kind: Prepared, result: Any) -> list[Any]:
