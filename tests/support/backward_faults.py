@@ -142,6 +142,13 @@ def while_they_are_recorded(device: torch.device) -> Pass:
     return lambda: torch.autograd.grad(y.sum(), x, create_graph=True)
 
 
+def engine_itself(device: torch.device) -> Pass:
+    y = ones(device) * 2
+    y.register_hook(fail)
+    run = torch.autograd.Variable._execution_engine.run_backward
+    return lambda: run((y,), (torch.ones_like(y),), False, False, (), allow_unreachable=True, accumulate_grad=True)
+
+
 def pass_within_a_pass(device: torch.device) -> Pass:
     def hook(_: Any) -> None:
         with torch.enable_grad():
@@ -246,6 +253,7 @@ FAULTS: dict[str, Callable[[torch.device], Pass]] = {
     "callback": callback,
     "gradients of gradients": gradients_of_gradients,
     "while they are recorded": while_they_are_recorded,
+    "engine itself": engine_itself,
     "pass within a pass": pass_within_a_pass,
     "handled by a hook": fault_that_a_hook_handles,
     "under a handler": under_a_handler,

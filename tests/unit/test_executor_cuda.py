@@ -74,7 +74,7 @@ def test_bytes_and_random_numbers_are_the_runtimes() -> None:
     first = torch.rand(3, generator=runtime.own)
     device.set_rng_state(state)
     assert torch.equal(first, torch.rand(3, generator=runtime.own))
-    whole = device.adopt(device.get_storage(on_device.untyped_storage()))
+    whole = device.adopt(device.get_storage(on_device))
     view = device.put_view(whole, torch.float32, [2, 3], [1, 2], 0, 0)
     assert torch.equal(view, x.t())
 

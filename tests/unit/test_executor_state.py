@@ -237,6 +237,16 @@ def test_restored_tensors_without_bytes_grow_each_on_its_own(connect) -> None:
     assert [second.fetch(handle).tolist() for handle in (1, 2)] == [[1, 1], [2, 2]]
 
 
+def test_zeros_that_have_no_memory_are_saved_as_zeros(connect) -> None:
+    first, second = connect(), connect()
+    first.send(define(0, "aten::_efficientzerotensor", [50_000]), define(1, "aten::view", hole(0), [-1, 2]))
+    first.send([0, 1, []], [1, 2, [1]])  # what the gradient of `sgn` is
+    head, pieces = snapshot(first, 0)
+    assert len(head[1]) == 1
+    restore(second, head, pieces)
+    assert not second.fetch(1).any() and second.fetch(2).shape == (25_000, 2)
+
+
 def _many_storages() -> tuple[bytes, int]:
     head = b"\x93\x01\xdd" + (1_000_000).to_bytes(4, "big") + b"\x93\x00\x00\xc3" * 1_000_000 + b"\x80"
     return head, len(head)

@@ -5,10 +5,14 @@ The faults run in a process of their own, one after the other; one that ends it 
 
 from __future__ import annotations
 
+import ctypes
 import json
+import operator
 import os
+import signal
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import backward_faults
@@ -40,3 +44,20 @@ def test_a_gradient_on_another_device_is_refused(outcomes):
 def test_a_graph_that_outlives_its_session_says_so(outcomes):
     assert outcomes["after the session"] == ["NotAttached"]
     assert outcomes["exit code"] == 0, outcomes["errors"]
+
+
+def test_a_signal_that_comes_while_torch_asks_the_guard_is_met_after_it():
+    from dgsf.remoting.guest.guard import Guard
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGUSR1, interrupted)
+    arrives = partial(getattr(ctypes.PyDLL(None), "raise"), signal.SIGUSR1)
+    told = []
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            told.extend(map(operator.call, (arrives, Guard().type_)))  # one after the other, from C as torch does
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert len(told) == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -57,6 +58,14 @@ def sizes_of(value: Any) -> list[int]:
         if type(size) is not int or not 0 <= size < 1 << 48:
             raise ProtocolError(f"{size!r} is not the size of a dimension")
     return value
+
+
+def span_bytes(dtype: torch.dtype, sizes: Sequence[int], strides: Sequence[int], offset: int) -> int:
+    """How far into its storage a tensor reaches."""
+    if not all(sizes):
+        return 0
+    reach = offset + 1 + sum((size - 1) * stride for size, stride in zip(sizes, strides, strict=True))
+    return int(reach * dtype.itemsize)
 
 
 def count_of(sizes: list[int]) -> int:

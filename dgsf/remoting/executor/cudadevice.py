@@ -120,9 +120,8 @@ class CudaDevice(Host):
         self._runtime.synchronize()
         return found
 
-    def get_storage(self, storage: Any) -> torch.Tensor:
-        whole = torch.empty(0, dtype=torch.uint8, device=self.torch_device).set_(storage, 0, (storage.nbytes(),), (1,))
-        return self._runtime.download(whole)
+    def get_storage(self, tensor: Any) -> torch.Tensor:
+        return self._runtime.download(super().get_storage(tensor))
 
     def adopt(self, raw: torch.Tensor) -> torch.Tensor:
         return self._runtime.upload(raw)

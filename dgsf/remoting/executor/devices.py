@@ -64,8 +64,8 @@ class Device(Protocol):
         """A contiguous CPU tensor of the same values; waits for them."""
         ...
 
-    def get_storage(self, storage: Any) -> torch.Tensor:
-        """The bytes of a storage as a CPU tensor."""
+    def get_storage(self, tensor: Any) -> torch.Tensor:
+        """The bytes of a tensor's whole storage as a CPU tensor."""
         ...
 
     def adopt(self, raw: torch.Tensor) -> torch.Tensor:
@@ -127,8 +127,11 @@ class Host:
             tensor = torch.zeros(tensor.shape, dtype=tensor.dtype)
         return tensor.contiguous()
 
-    def get_storage(self, storage: Any) -> torch.Tensor:
-        return torch.empty(0, dtype=torch.uint8).set_(storage, 0, (storage.nbytes(),), (1,))
+    def get_storage(self, tensor: Any) -> torch.Tensor:
+        storage = tensor.untyped_storage()
+        if tensor._is_zerotensor():  # its storage says a size and has no memory: whoever reads there, crashes
+            return torch.zeros(storage.nbytes(), dtype=torch.uint8)
+        return torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(storage, 0, (storage.nbytes(),), (1,))
 
     def adopt(self, raw: torch.Tensor) -> torch.Tensor:
         return raw

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from dgsf.remoting.executor.codes import DTYPE_CODES
+from dgsf.remoting.executor.codes import DTYPE_CODES, span_bytes
 from dgsf.remoting.executor.costs import Meter
 from dgsf.remoting.executor.kinds import Prepared, Returns
 from dgsf.remoting.executor.simdevice import SimDevice, in_ns
@@ -63,7 +63,7 @@ class Dummy:
     is_neg = is_conj
 
     def untyped_storage(self) -> DummyStorage:
-        return DummyStorage(id(self), span_bytes(self.meta))
+        return DummyStorage(id(self), span_bytes(*self.meta))
 
 
 class DummyStorage:
@@ -75,14 +75,6 @@ class DummyStorage:
 
     def nbytes(self) -> int:
         return self._size
-
-
-def span_bytes(meta: Meta) -> int:
-    dtype, sizes, strides, offset = meta
-    if not all(sizes):
-        return 0
-    reach = offset + 1 + sum((size - 1) * stride for size, stride in zip(sizes, strides, strict=True))
-    return int(reach * dtype.itemsize)
 
 
 def meta_of(tensor: torch.Tensor) -> Meta:
@@ -147,7 +139,7 @@ def _needs_values(error: Exception) -> bool:
 
 def _twin(meta: Meta, where: str) -> torch.Tensor:
     dtype, sizes, strides, offset = meta
-    storage = torch.zeros(span_bytes(meta) // dtype.itemsize, dtype=dtype, device=where)
+    storage = torch.zeros(span_bytes(*meta) // dtype.itemsize, dtype=dtype, device=where)
     return storage.as_strided(sizes, strides, offset) if all(sizes) else torch.zeros(sizes, dtype=dtype, device=where)
 
 
@@ -155,7 +147,7 @@ def _template(result: Any, makes_memory: bool) -> Any:
     """How to make the same result again: (number, bytes) for a tensor, lists of such, or the value."""
     if isinstance(result, torch.Tensor):
         meta = meta_of(result)
-        return (number_of(meta), span_bytes(meta) if makes_memory else 0)
+        return (number_of(meta), span_bytes(*meta) if makes_memory else 0)
     if isinstance(result, list | tuple):
         return [_template(each, makes_memory) for each in result]
     return result
@@ -187,8 +179,8 @@ class DummyDevice(SimDevice):
         self.queue.finish()
         return zeros
 
-    def get_storage(self, storage: Any) -> torch.Tensor:
-        return torch.zeros(storage.nbytes(), dtype=torch.uint8)
+    def get_storage(self, tensor: Any) -> torch.Tensor:
+        return torch.zeros(tensor.untyped_storage().nbytes(), dtype=torch.uint8)
 
     def put_view(
         self, raw: torch.Tensor, dtype: torch.dtype, sizes: list[int], strides: list[int], offset: int, bits: int

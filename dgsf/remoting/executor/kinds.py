@@ -15,6 +15,7 @@ import torch
 from dgsf.errors import DgsfError, OpNotAllowed, ProtocolError
 from dgsf.remoting.executor.allow import resolve
 from dgsf.remoting.executor.arguments import FloatHole, ListHole, Reader, TensorHole
+from dgsf.remoting.executor.growing import may_grow
 from dgsf.remoting.executor.narrow import widen
 
 _MANY = 4096
@@ -54,8 +55,8 @@ class Prepared:
     """One kind of call, ready; `refusal` if it is one that this device does not do."""
 
     __slots__ = (
-        "args", "definition", "fills", "invoke", "kwargs", "kwfills", "leading", "makes_memory", "name", "outs", "plan",
-        "refusal", "rest", "returns", "tensors", "writes",
+        "args", "definition", "fills", "grows", "invoke", "kwargs", "kwfills", "leading", "makes_memory", "name",
+        "outs", "plan", "refusal", "rest", "returns", "tensors", "writes",
     )  # fmt: skip
 
     def __init__(self, name: str, definition: list[Any]) -> None:
@@ -75,6 +76,7 @@ class Prepared:
         self.returns = Returns.NOTHING
         self.writes: tuple[int, ...] = ()  # which handles
         self.makes_memory = True
+        self.grows = False  # memory that it writes to
 
     def bound(self, device: Any) -> None:
         """For kinds of a device that wants to know itself in each call."""
@@ -152,7 +154,8 @@ def _read_schema(prepared: Prepared, schema: Any) -> None:
     lists = any("List" in str(result.type) for result in schema.returns)
     prepared.outs = _MANY if lists else sum(place is Place.NEW for place in prepared.plan)
     prepared.writes = tuple(_written(prepared, schema))
-    prepared.makes_memory = _makes_memory(schema)
+    prepared.grows = may_grow(schema)
+    prepared.makes_memory = prepared.grows or _makes_memory(schema)
     if prepared.plan == (Place.NEW,) and str(schema.returns[0].type) == "Tensor":
         prepared.returns = Returns.TENSOR
     elif all(place is Place.WRITTEN for place in prepared.plan):
@@ -168,7 +171,7 @@ def _place(result: Any) -> Place:
 
 
 def _makes_memory(schema: Any) -> bool:
-    """Whether a call may need new memory: it has new results, or writes into something that it may resize."""
+    """Whether a call may need memory for new results."""
     if not schema.returns:
         return not schema.name.startswith(("aten::_foreach_", "aten::_fused_"))  # those write where they are
     return any(result.alias_info is None and "Tensor" in str(result.type) for result in schema.returns)

@@ -19,6 +19,7 @@ from dgsf.remoting.executor.changes import Changes
 from dgsf.remoting.executor.codes import DTYPE_CODES, value_of
 from dgsf.remoting.executor.contents import Contents
 from dgsf.remoting.executor.devices import Device
+from dgsf.remoting.executor.growing import growing, reaches_beyond
 from dgsf.remoting.executor.handles import CallFailure, Handles
 from dgsf.remoting.executor.kinds import Place, Prepared, Returns, prepare
 from dgsf.remoting.executor.limits import Limits, refuse_over
@@ -155,7 +156,7 @@ class Machine:
         if type(out) is not int or type(handles) is not list or any(type(handle) is not int for handle in handles):
             raise ProtocolError("a call is a kind, its first new handle and a list of handles")
         tensors = self.handles.tensors
-        if isinstance(error, OutOfMemory):
+        if isinstance(error, OutOfMemory) and kind.outs:
             self._drop_results(out)
         for handle in handles:
             if handle not in tensors:
@@ -164,7 +165,20 @@ class Machine:
                     self.handles.fail(out, earlier, kind.outs, tell=False)
                     return
                 error = RemoteOpError(f"{kind.name}: there is no tensor of handle {handle}")
-        self.handles.fail(out, CallFailure.of(self.calls, kind.refusal or self._told(kind.name, error)), kind.outs)
+        failure = CallFailure.of(self.calls, kind.refusal or self._told(kind.name, error))
+        self.handles.fail(out, failure, kind.outs)
+        if kind.grows:
+            grown = [handles[place] for place in kind.writes] if isinstance(error, OutOfMemory) else []
+            lost = grown or _broken(tensors, handles)
+            if lost:
+                self._lose(lost, failure)
+
+    def _lose(self, handles: list[int], failure: CallFailure) -> None:
+        """Tensors that grew beyond the lease, or could not grow."""
+        for handle in handles:
+            self.handles.fail(handle, failure, tell=False)
+        self.free(handles)
+        self.memory.walk()
 
     def _told(self, name: str, error: Exception) -> DgsfError:
         """What the guest gets to know: our own errors as they are, torch's with type and text."""
@@ -259,7 +273,9 @@ class Machine:
         refuse_over(len(self.kinds), self.limits.kinds, "kinds")
         if type(number) is not int or number < 0:
             raise ProtocolError(f"{number!r} is not the number of a kind")
-        self.kinds[number] = prepare(self.device, name, args, kwargs)
+        kind = self.kinds[number] = prepare(self.device, name, args, kwargs)
+        if kind.grows:
+            kind.invoke = growing(kind.invoke, self.handles.tensors, self.changes)
 
     def free(self, handles: list[int]) -> None:
         tensors, written = self.handles.tensors, self.changes.handles
@@ -282,6 +298,11 @@ class Machine:
 
     def _live_bytes(self) -> int:
         return self.device.memory_of(self.handles.tensors) + self.arrivals.transfers.bytes
+
+
+def _broken(tensors: dict[int, Any], handles: list[int]) -> list[int]:
+    """Torch gives a tensor its new sizes before it has the memory for them: whoever used it then would crash."""
+    return [handle for handle in handles if handle in tensors and reaches_beyond(tensors[handle])]
 
 
 def _new_ones(kind: Prepared, result: Any) -> list[Any]:

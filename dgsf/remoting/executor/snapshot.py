@@ -16,7 +16,7 @@ import torch
 
 from dgsf.errors import ProtocolError
 from dgsf.remoting.executor import uploads
-from dgsf.remoting.executor.codes import DTYPE_CODES, dtype_of, sizes_of
+from dgsf.remoting.executor.codes import DTYPE_CODES, dtype_of, sizes_of, span_bytes
 from dgsf.remoting.executor.contents import check_digest
 from dgsf.remoting.executor.courier import Courier
 from dgsf.remoting.executor.handles import CallFailure
@@ -86,10 +86,10 @@ class Snapshots:
             groups.setdefault(tensor.untyped_storage()._cdata, []).append(handle)
         for address, handles in groups.items():
             number, source = self._source(address, handles, incremental)
-            storage = tensors[handles[0]].untyped_storage()
-            picture.storages.append([number, storage.nbytes(), source])
+            first = tensors[handles[0]]
+            picture.storages.append([number, first.untyped_storage().nbytes(), source])
             if source is True:
-                picture.pieces.append(device.get_storage(storage))
+                picture.pieces.append(device.get_storage(first))
             for handle in handles:
                 picture.of_handle[handle] = number
                 picture.views.append([handle, number, *_view_of(tensors[handle])])
@@ -209,7 +209,6 @@ def _checked_view(raw: torch.Tensor, view: list[Any]) -> list[Any]:
     dtype, sizes, strides = dtype_of(code), sizes_of(sizes), sizes_of(strides)
     if len(sizes) != len(strides) or type(offset) is not int or offset < 0:
         raise ProtocolError("a view needs as many strides as sizes, and an offset")
-    reach = offset + 1 + sum((size - 1) * stride for size, stride in zip(sizes, strides, strict=True))
-    if all(sizes) and reach * dtype.itemsize > raw.numel():
+    if span_bytes(dtype, sizes, strides, offset) > raw.numel():
         raise ProtocolError("a view reaches beyond its storage")
     return [dtype, sizes, strides, offset, bits]

@@ -10,10 +10,11 @@ from typing import Any
 
 import torch
 
+from dgsf.remoting.executor.growing import GROWING
+
 _EMPTY = frozenset((
     "empty.memory_format", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided",
 ))  # fmt: skip
-_GROWING = frozenset(("resize_", "resize_as_", "_resize_output_"))
 
 
 def _zeroed(kernel: Callable[..., Any]) -> Callable[..., Any]:
@@ -38,7 +39,7 @@ def _grown(kernel: Callable[..., Any]) -> Callable[..., Any]:
 
 def zeroing(name: str, kernel: Callable[..., Any]) -> Callable[..., Any]:
     """The kernel, or one that leaves no memory unwritten."""
-    bare = name.removeprefix("aten::").removesuffix(".default")
-    if bare in _EMPTY:
+    name = name.removesuffix(".default")
+    if name.removeprefix("aten::") in _EMPTY:
         return _zeroed(kernel)
-    return _grown(kernel) if bare in _GROWING else kernel
+    return _grown(kernel) if name in GROWING else kernel

@@ -7,7 +7,6 @@ A Python exception that passes through torch's autograd engine loses its way at 
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib import import_module
 from typing import Any
 
 import torch
@@ -109,22 +108,20 @@ def guarded(kernel: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-def install() -> None:
-    """Raise kept errors where a backward pass returns, and let it run where it was called, in any thread.
+class _Engine(torch._C._ImperativeEngine):
+    """Torch's autograd engine, which every way into a backward pass asks; it raises kept errors where it returns.
 
-    Torch's own threads are as many as there were devices at its first backward pass, which may have been before ours.
-    It stays after a session: graphs of remote tensors may, too.
+    A pass runs where it was called, in any thread: torch's own are as many as there were devices at its first one,
+    which may have been before ours.
     """
-    graph = import_module("torch.autograd.graph")
-    original = graph._engine_run_backward
 
-    def _engine_run_backward(*args: Any, **kwargs: Any) -> Any:
+    def run_backward(self, *args: Any, **kwargs: Any) -> Any:
         take()  # nobody's: of a pass that was not begun here
         try:
             if not torch.autograd.is_multithreading_enabled():
-                return original(*args, **kwargs)
+                return super().run_backward(*args, **kwargs)
             with torch.autograd.set_multithreading_enabled(False):
-                return original(*args, **kwargs)
+                return super().run_backward(*args, **kwargs)
         except BaseException:
             failure = take()
             if failure is None:
@@ -136,5 +133,7 @@ def install() -> None:
             failure.__context__ = context  # as it was raised, not as it is here
             del failure, context
 
-    for module in (graph, torch.autograd):
-        setattr(module, "_engine_run_backward", _engine_run_backward)  # noqa: B010 - mypy knows no such name
+
+def install() -> None:
+    """Give torch this engine. It stays after a session: graphs of remote tensors may, too."""
+    torch.autograd.Variable._execution_engine = _Engine()

@@ -8,19 +8,30 @@ raise once the engine has returned.
 from __future__ import annotations
 
 import threading
+from dis import opmap
 from typing import Any
 
 import torch
 
 _kept = threading.local()  # `error`: what was pending; a backward pass runs in the thread that called for it
 _PROBE = [0]
+_AFTER_AWAIT = 3  # an argument of RESUME
 _TYPE = torch._C._autograd.DeviceType.PrivateUse1
 
 
-def _no_lines(units: int) -> bytes:
-    """A table of lines that has none, for so many units of code."""
-    full, rest = divmod(units, 8)
-    return b"\xff" * full + (bytes((0xF7 + rest,)) if rest else b"")
+def _undisturbed(function: Any) -> None:
+    """Nothing else runs where this function does: no debugger, which stops at lines, and no handler of a signal.
+
+    What they raise would end the process.  Python looks for signals at the first instruction of a function, but not
+    where one goes on after an `await`; a Ctrl-C is met a moment later, by the program.
+    """
+    code = function.__code__
+    full, rest = divmod(len(code.co_code) // 2, 8)
+    no_lines = b"\xff" * full + (bytes((0xF7 + rest,)) if rest else b"")
+    assert code.co_code[0] == opmap["RESUME"]
+    function.__code__ = code.replace(
+        co_code=bytes((opmap["RESUME"], _AFTER_AWAIT)) + code.co_code[2:], co_linetable=no_lines
+    )
 
 
 class Guard(torch._C._acc.DeviceGuard):
@@ -33,8 +44,7 @@ class Guard(torch._C._acc.DeviceGuard):
             _kept.error = error
         return _TYPE
 
-    # Without lines there is nothing for a debugger to stop at: what it calls there would fail, too.
-    type_.__code__ = type_.__code__.replace(co_linetable=_no_lines(len(type_.__code__.co_code) // 2))
+    _undisturbed(type_)
 
 
 def take() -> BaseException | None:
