@@ -136,6 +136,23 @@ def test_the_whole_lease_can_be_used_also_after_a_checkpoint(connect) -> None:
         guest.sync()
 
 
+def test_the_whole_lease_can_be_used_however_tensors_came_and_went(connect) -> None:
+    guest = connect(memory_bytes=512 * MIB)
+    guest.send([Record.DEFINE, 0, "aten::zeros", [[1000]], {"dtype": CODES[torch.float32]}])
+    handle = 0
+    for kind in range(1, 7):  # each time a little larger, so that none fits where the last ones were
+        size = (20 + 3 * kind) * MIB
+        guest.send([Record.DEFINE, kind, "aten::zeros", [[size]], {"dtype": CODES[torch.uint8]}])
+        large = []
+        for _ in range(480 * MIB // size):
+            guest.send([kind, handle + 1, []], [0, handle + 2, []])
+            large.append(handle + 1)
+            handle += 2
+        guest.sync()
+        guest.send([Record.FREE, large])
+    guest.sync()
+
+
 # --- contents
 @pytest.mark.parametrize("on_disk", [True, False])
 def test_a_content_is_private_to_who_writes_to_it(tmp_path: Path, on_disk: bool) -> None:
