@@ -171,6 +171,7 @@ _MARKS = ("range_push", "range_pop", "range_start", "range_end", "mark")  # for 
 def install(stack: ExitStack) -> None:
     for name, answer in ANSWERS.items():
         replace(stack, torch.cuda, name, answer if isinstance(answer, type) else _own(answer))
+    replace(stack, torch.cuda, "_initialized", True)  # gradient checkpointing reads it, see `backend`
     for name in memory.ANSWERS:
         replace(stack, torch.cuda.memory, name, getattr(torch.cuda, name))
     for name in _MARKS:
