@@ -53,6 +53,7 @@ def install(stack: ExitStack, name: str) -> None:
     replace(stack, RemoteTensor, "get_device", lambda self: 0)
     replace(stack, RemoteTensor, "type", _type_of(torch.Tensor.type))
     _classes(stack)
+    _autocast_queries(stack)
     _scripts(stack)
     cuda.install(stack)
 
@@ -117,14 +118,16 @@ def _first(original: Any) -> Any:
     """An initialiser whose first argument names a device."""
 
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
-        if args:
-            args = (_type(args[0]), *args[1:])
-        for name in ("device", "device_type"):
-            if name in kwargs:
-                kwargs[name] = _type(kwargs[name])
+        args, kwargs = _typed(args, kwargs)
         original(self, *args, **kwargs)
 
     return __init__
+
+
+def _typed(args: Any, kwargs: Any) -> tuple[Any, Any]:
+    """The arguments of a function whose first one is a type of device, or names one."""
+    first = (_type(args[0]), *args[1:]) if args else ()
+    return first, {name: _type(v) if name in ("device", "device_type") else v for name, v in kwargs.items()}
 
 
 def _type(device: Any) -> Any:
@@ -136,6 +139,38 @@ def _scaler(original: Any) -> Any:
         original(self, _type(device), *args, **kwargs)
 
     return __init__
+
+
+def _autocast_queries(stack: ExitStack) -> None:
+    """Whether autocast is on is known to torch under the device's own name; code that does not name one means cuda."""
+    get_dtype, set_dtype = torch.get_autocast_dtype, torch.set_autocast_dtype
+    is_on, switch = torch.is_autocast_enabled, torch.set_autocast_enabled
+
+    def set_autocast_enabled(*args: Any, **kwargs: Any) -> None:
+        if len(args) + len(kwargs) == 1:  # the older form, without a device
+            switch(DEVICE_NAME, *(args or kwargs.values()))
+            return
+        args, kwargs = _typed(args, kwargs)
+        switch(*args, **kwargs)
+
+    def is_autocast_enabled(device_type: str = "cuda") -> bool:
+        return bool(is_on(_type(device_type)))
+
+    def set_autocast_dtype(*args: Any, **kwargs: Any) -> None:
+        args, kwargs = _typed(args, kwargs)
+        set_dtype(*args, **kwargs)
+
+    new: dict[str, Any] = {
+        "is_autocast_enabled": is_autocast_enabled,
+        "set_autocast_enabled": set_autocast_enabled,
+        "get_autocast_dtype": lambda device_type: get_dtype(_type(device_type)),
+        "set_autocast_dtype": set_autocast_dtype,
+        "get_autocast_gpu_dtype": lambda: get_dtype(DEVICE_NAME),
+        "set_autocast_gpu_dtype": lambda dtype: set_dtype(DEVICE_NAME, dtype),
+    }
+    for name, function in new.items():
+        function._dgsf_original = getattr(torch, name)
+        replace(stack, torch, name, function)
 
 
 def _places(location: Any) -> Any:
