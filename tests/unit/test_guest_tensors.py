@@ -107,6 +107,17 @@ def test_single_values_come_home(device):
     assert x.numpy(force=True).tolist() == [0.0, 1.0, 2.0, 3.0]
 
 
+@pytest.mark.parametrize("make", [torch.tensor, torch.as_tensor, torch.Tensor])
+def test_a_tensor_is_made_of_single_remote_values(make, device):
+    x = torch.arange(4.0, device=device)
+    assert torch.equal(make([x[1], x.sum()]), torch.tensor([1.0, 6.0]))
+    assert torch.equal(make([[x[1], 2.0], [x[3:4], 0.0]]), torch.tensor([[1.0, 2.0], [3.0, 0.0]]))
+    if make is not torch.Tensor:
+        same(make([x[1], x.sum()], device=device), torch.tensor([1.0, 6.0]))
+        assert make([x[1].long(), x[2].long()]).dtype is torch.int64
+        assert make([x[1] > 0, x[0] > 0]).tolist() == [True, False]
+
+
 def test_complex_numbers(device):
     local = torch.randn(3, dtype=torch.complex64)
     remote = local.to(device)
