@@ -14,12 +14,9 @@ import torch
 
 from dgsf.errors import UsageError
 from dgsf.remoting.guest import cuda
-from dgsf.remoting.guest.patches import replace
+from dgsf.remoting.guest.pinning import METHODS, constructors
+from dgsf.remoting.guest.replacing import replace, standing_for
 from dgsf.remoting.guest.tensor import DEVICE_NAME, RemoteTensor
-
-_LIKES = ("zeros_like", "ones_like", "empty_like", "full_like", "rand_like", "randn_like", "randint_like", "asarray",
-          "as_tensor", "from_numpy")  # fmt: skip
-_METHODS = ("new_tensor", "new_zeros", "new_ones", "new_empty", "new_full", "new_empty_strided")
 
 
 def translate(device: Any) -> Any:
@@ -42,9 +39,9 @@ def translate(device: Any) -> Any:
 def install(stack: ExitStack, name: str) -> None:
     if name != "cuda":
         raise UsageError(f"device_alias {name!r} is not known; only 'cuda' is")
-    for constructor in _constructors():
+    for constructor in constructors():
         replace(stack, torch, constructor, _named(getattr(torch, constructor)))
-    for method in _METHODS:
+    for method in METHODS:
         replace(stack, torch.Tensor, method, _named(getattr(torch.Tensor, method)))
     replace(stack, torch.Tensor, "to", _to(torch.Tensor.to))
     replace(stack, torch.Tensor, "cuda", _to_cuda)
@@ -54,21 +51,7 @@ def install(stack: ExitStack, name: str) -> None:
     replace(stack, RemoteTensor, "type", _type_of(torch.Tensor.type))
     _classes(stack)
     _autocast_queries(stack)
-    _scripts(stack)
     cuda.install(stack)
-
-
-def _constructors() -> list[str]:
-    known = import_module("torch.utils._device")._device_constructors()
-    found = [name for name in dir(torch) if not name.startswith("_") and _in(getattr(torch, name), known)]
-    return sorted({*found, *(name for name in _LIKES if hasattr(torch, name))} - {"Generator", "from_numpy"})
-
-
-def _in(value: Any, known: Any) -> bool:
-    try:
-        return value in known
-    except TypeError:
-        return False
 
 
 def _named(function: Any) -> Any:
@@ -77,16 +60,7 @@ def _named(function: Any) -> Any:
             kwargs["device"] = translate(kwargs["device"])
         return function(*args, **kwargs)
 
-    made.__name__ = getattr(function, "__name__", "made")
-    made._dgsf_original = function  # type: ignore[attr-defined]
-    return made
-
-
-def _scripts(stack: ExitStack) -> None:
-    """TorchScript knows torch's functions by identity; forward-mode derivatives are scripted when first used."""
-    builtins = import_module("torch.jit._builtins")
-    find = builtins._find_builtin
-    replace(stack, builtins, "_find_builtin", lambda function: find(getattr(function, "_dgsf_original", function)))
+    return standing_for(made, function)
 
 
 def _to(original: Any) -> Any:
@@ -169,8 +143,7 @@ def _autocast_queries(stack: ExitStack) -> None:
         "set_autocast_gpu_dtype": lambda dtype: set_dtype(DEVICE_NAME, dtype),
     }
     for name, function in new.items():
-        function._dgsf_original = getattr(torch, name)
-        replace(stack, torch, name, function)
+        replace(stack, torch, name, standing_for(function, getattr(torch, name)))
 
 
 def _places(location: Any) -> Any:

@@ -12,7 +12,7 @@ from torch.utils import _pytree as pytree
 
 from dgsf.remoting.guest import memory
 from dgsf.remoting.guest.backend import MODULE
-from dgsf.remoting.guest.patches import replace
+from dgsf.remoting.guest.replacing import replace
 
 NAME = "DGSF remote device"
 

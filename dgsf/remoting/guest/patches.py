@@ -12,25 +12,15 @@ from typing import Any
 
 import torch
 
-from dgsf.remoting.guest import fused, lists, moves, outdated
+from dgsf.remoting.guest import fused, lists, moves, outdated, pinning
 from dgsf.remoting.guest.backend import MODULE
+from dgsf.remoting.guest.replacing import let_scripts_find_them, replace
 from dgsf.remoting.guest.tensor import DEVICE_NAME, RemoteTensor
 
-_NOTHING = object()
 _NO_ALIAS = (
     "the remote device is called 'dgsf' here: use that, or ask for it as cuda "
     "with dgsf.attach(alias='cuda'), of a function with device_alias='cuda'"
 )
-
-
-def replace(stack: ExitStack, owner: Any, name: str, new: Any) -> None:
-    """Set an attribute until the stack ends."""
-    before = owner.__dict__.get(name, _NOTHING)
-    setattr(owner, name, new)
-    if before is _NOTHING:
-        stack.callback(delattr, owner, name)
-    else:
-        stack.callback(setattr, owner, name, before)
 
 
 def install(stack: ExitStack) -> None:
@@ -40,10 +30,11 @@ def install(stack: ExitStack) -> None:
     replace(stack, torch.__future__, swap, moves.wishing_to_swap(getattr(torch.__future__, swap)))
     replace(stack, torch.utils, "swap_tensors", moves.swapping(torch.utils.swap_tensors))
     replace(stack, torch, "load", moves.loading(torch.load))
-    replace(stack, torch.Tensor, "pin_memory", lambda self, device=None: self)
     replace(stack, torch, "Generator", _Generator)
     replace(stack, torch.accelerator, "synchronize", lambda device=None, /: MODULE.synchronize())
     outdated.install(stack)
+    pinning.install(stack)
+    let_scripts_find_them(stack)
     _forward_derivatives(stack)
     _no_compiler(stack)
     for name in ("torch.optim.optimizer", "torch.utils._foreach_utils"):  # many tensors in one call, as on CUDA
