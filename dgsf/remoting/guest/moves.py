@@ -19,6 +19,10 @@ from dgsf.remoting.guest.outdated import refuse_gradients
 from dgsf.remoting.guest.tensor import DEVICE_NAME, RemoteTensor
 
 _here = threading.local()  # `moving`: a move is under way in this thread, its submodules need no second look
+_plain_data: Any = torch.Tensor.data
+_ASK_THE_MODULE = (
+    "only a tensor that is no result and no view of others can be given remote data; move the module: module.to(device)"
+)
 _HOOKS = ("_backward_hooks", "_post_accumulate_grad_hooks")
 
 
@@ -61,6 +65,32 @@ def swapping(original: Any) -> Any:
         _take_hooks_along(t1, t2)
 
     return swap_tensors
+
+
+def _set_data(tensor: Any, new: Any) -> None:
+    """`p.data = p.data.to(device)`: to torch the two are of kinds that do not fit, so their contents are swapped.
+
+    A gradient goes along, because whoever moves by hand looks for it next.
+    """
+    if not isinstance(new, RemoteTensor) or isinstance(tensor, RemoteTensor):
+        _plain_data.__set__(tensor, new)
+        return
+    if not tensor.is_leaf or tensor._is_view():
+        raise RuntimeError(_ASK_THE_MODULE)
+    wants, gradient = tensor.requires_grad, tensor.grad
+    content = new.detach()
+    is_parameter = isinstance(tensor, torch.nn.Parameter)
+    content = torch.nn.Parameter(content, wants) if is_parameter else content.requires_grad_(wants)
+    _here.moving = True
+    try:
+        torch.utils.swap_tensors(tensor, content)
+    finally:
+        _here.moving = False
+    if gradient is not None and gradient.shape == tensor.shape:
+        tensor.grad = gradient.detach().to(tensor.device, tensor.dtype)
+
+
+exchangeable_data = property(lambda self: _plain_data.__get__(self), _set_data)
 
 
 def _take_hooks_along(moved: Any, old: Any) -> None:

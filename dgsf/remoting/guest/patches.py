@@ -29,6 +29,7 @@ def install(stack: ExitStack) -> None:
     swap = "get_swap_module_params_on_conversion"
     replace(stack, torch.__future__, swap, moves.wishing_to_swap(getattr(torch.__future__, swap)))
     replace(stack, torch.utils, "swap_tensors", moves.swapping(torch.utils.swap_tensors))
+    replace(stack, torch.Tensor, "data", moves.exchangeable_data)
     replace(stack, torch, "load", moves.loading(torch.load))
     replace(stack, torch, "Generator", _Generator)
     replace(stack, torch.accelerator, "synchronize", lambda device=None, /: MODULE.synchronize())
