@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from dgsf.errors import UsageError
-from dgsf.remoting.guest import cuda
+from dgsf.remoting.guest import accelerator, cuda
 from dgsf.remoting.guest.pinning import METHODS, constructors
 from dgsf.remoting.guest.replacing import replace, standing_for
 from dgsf.remoting.guest.tensor import DEVICE_NAME, RemoteTensor
@@ -51,6 +51,7 @@ def install(stack: ExitStack, name: str) -> None:
     replace(stack, RemoteTensor, "type", _type_of(torch.Tensor.type))
     _classes(stack)
     _autocast_queries(stack)
+    accelerator.say(stack, name)
     cuda.install(stack)
 
 

@@ -12,8 +12,7 @@ from typing import Any
 
 import torch
 
-from dgsf.remoting.guest import fused, lists, moves, outdated, pinning
-from dgsf.remoting.guest.backend import MODULE
+from dgsf.remoting.guest import accelerator, fused, lists, moves, outdated, pinning
 from dgsf.remoting.guest.replacing import let_scripts_find_them, replace
 from dgsf.remoting.guest.tensor import DEVICE_NAME, RemoteTensor
 
@@ -32,7 +31,7 @@ def install(stack: ExitStack) -> None:
     replace(stack, torch.Tensor, "data", moves.exchangeable_data)
     replace(stack, torch, "load", moves.loading(torch.load))
     replace(stack, torch, "Generator", _Generator)
-    replace(stack, torch.accelerator, "synchronize", lambda device=None, /: MODULE.synchronize())
+    accelerator.install(stack)
     outdated.install(stack)
     pinning.install(stack)
     let_scripts_find_them(stack)
