@@ -8,7 +8,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import torch
-from torch.utils import _pytree as pytree
 
 from dgsf.remoting.guest import memory
 from dgsf.remoting.guest.backend import MODULE
@@ -176,16 +175,6 @@ def install(stack: ExitStack) -> None:
         replace(stack, torch.cuda.memory, name, getattr(torch.cuda, name))
     for name in _MARKS:
         replace(stack, torch.cuda.nvtx, name, _own(_zero))
-    replace(stack, torch.nn.DataParallel, "scatter", _scatter)
-
-
-def _scatter(self: Any, inputs: Any, kwargs: Any, device_ids: Any) -> Any:
-    """All of a batch, for the one device that there is."""
-
-    def there(value: Any) -> Any:
-        return value.to(device_ids[0]) if isinstance(value, torch.Tensor) else value
-
-    return tuple((pytree.tree_map(there, part),) for part in (inputs, kwargs or {}))
 
 
 def _own(answer: Any) -> Any:
