@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from dgsf.remoting.guest import accelerator, fused, lists, moves, outdated, parallel, pinning
+from dgsf.remoting.guest import accelerator, fused, lists, moves, nested, outdated, parallel, pinning
 from dgsf.remoting.guest.replacing import let_scripts_find_them, replace
 from dgsf.remoting.guest.tensor import DEVICE_NAME, RemoteTensor
 
@@ -32,6 +32,7 @@ def install(stack: ExitStack) -> None:
     replace(stack, torch, "load", moves.loading(torch.load))
     replace(stack, torch, "Generator", _Generator)
     accelerator.install(stack)
+    nested.install(stack)
     outdated.install(stack)
     parallel.install(stack)
     pinning.install(stack)
