@@ -203,6 +203,19 @@ def test_parameters_are_moved_by_hand(device):
     module(x.to(device)).sum().backward()
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of TorchScript as such
+@pytest.mark.parametrize("wrap", [lambda scripted: scripted, torch.nn.Sequential])
+def test_a_scripted_module_moves_there_and_back(device, wrap):
+    module, x = wrap(torch.jit.script(two_layers())), torch.ones(1, 2)
+    expected = module(x).detach()
+    assert module.to(device) is module and {each.device for each in module.parameters()} == {device}
+    out = module(x.to(device))
+    same(out, expected)
+    out.sum().backward()
+    assert all(each.grad is not None for each in module.parameters())
+    assert torch.allclose(module.cpu()(x), expected)
+
+
 def test_data_of_a_tensor_that_is_no_leaf_is_not_moved_by_hand(device):
     base = torch.ones(4)
     for fixed in (torch.ones(2, requires_grad=True) * 2, base.view(2, 2)):

@@ -30,6 +30,8 @@ def applying(original: Any) -> Any:
     """`Module._apply` that swaps a parameter's content instead of making a new parameter, if remote ones take part."""
 
     def _apply(self: Any, fn: Any, recurse: bool = True) -> Any:
+        if isinstance(self, torch.jit.ScriptModule):
+            return _renewed(original, self, fn, recurse)
         if _is_moving() or not _crosses(self, fn):
             return original(self, fn, recurse)
         _here.moving = True
@@ -40,6 +42,15 @@ def applying(original: Any) -> Any:
             _here.moving = False
 
     return _apply
+
+
+def _renewed(original: Any, module: Any, fn: Any, recurse: bool) -> Any:
+    """A scripted module holds what its parameters were made of, so they are replaced: swapping would not reach it."""
+    before, _here.moving = _is_moving(), False
+    try:
+        return original(module, fn, recurse)
+    finally:
+        _here.moving = before
 
 
 def wishing_to_swap(original: Any) -> Any:
