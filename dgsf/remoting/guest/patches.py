@@ -39,6 +39,7 @@ def install(stack: ExitStack) -> None:
     let_scripts_find_them(stack)
     _forward_derivatives(stack)
     _no_compiler(stack)
+    _tracing(stack)
     for name in ("torch.optim.optimizer", "torch.utils._foreach_utils"):  # many tensors in one call, as on CUDA
         kinds = import_module(name)._foreach_supported_types
         kinds.append(RemoteTensor)
@@ -79,6 +80,15 @@ def _forward_derivatives(stack: ExitStack) -> None:
 
     replace(stack, forward, "enter_dual_level", enter_dual_level)
     replace(stack, forward, "exit_dual_level", exit_dual_level)
+
+
+def _tracing(stack: ExitStack) -> None:
+    """Tracers (`make_fx`, `func.linearize`) note operations on the tensor classes that they know.
+
+    They would leave out those with a remote tensor that they have not seen made, and record what we ask of torch instead.
+    """
+    tracer = import_module("torch.fx.experimental.proxy_tensor")
+    replace(stack, tracer, "HANDLED_TYPES", (*tracer.HANDLED_TYPES, RemoteTensor))
 
 
 def hint_at_alias(stack: ExitStack) -> None:
