@@ -5,8 +5,8 @@ import copy
 import pytest
 import torch
 from remote_device import same
-from torch.nn import functional as F
 from torch.fx.experimental.proxy_tensor import make_fx
+from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 from dgsf.remoting.guest import tensor

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from dgsf.remoting.guest import accelerator, fused, lists, moves, nested, outdated, parallel, pinning
+from dgsf.remoting.guest import accelerator, archives, fused, lists, moves, nested, outdated, parallel, pinning
 from dgsf.remoting.guest.replacing import let_scripts_find_them, replace
 from dgsf.remoting.guest.tensor import DEVICE_NAME, RemoteTensor
 
@@ -28,6 +28,9 @@ def install(stack: ExitStack) -> None:
     swap = "get_swap_module_params_on_conversion"
     replace(stack, torch.__future__, swap, moves.wishing_to_swap(getattr(torch.__future__, swap)))
     replace(stack, torch.utils, "swap_tensors", moves.swapping(torch.utils.swap_tensors))
+    save = archives.saving(torch.save)
+    replace(stack, torch, "save", save)
+    replace(stack, torch.serialization, "save", save)
     replace(stack, torch.Tensor, "data", moves.exchangeable_data)
     replace(stack, torch, "load", moves.loading(torch.load))
     replace(stack, torch, "Generator", _Generator)
@@ -85,7 +88,7 @@ def _forward_derivatives(stack: ExitStack) -> None:
 def _tracing(stack: ExitStack) -> None:
     """Tracers (`make_fx`, `func.linearize`) note operations on the tensor classes that they know.
 
-    They would leave out those with a remote tensor that they have not seen made, and record what we ask of torch instead.
+    Operations with a remote tensor that they have not seen made they would leave out, and note what we ask of torch.
     """
     tracer = import_module("torch.fx.experimental.proxy_tensor")
     replace(stack, tracer, "HANDLED_TYPES", (*tracer.HANDLED_TYPES, RemoteTensor))

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from dgsf.remoting.guest import failures
+from dgsf.remoting.guest.archives import local_copy
 from dgsf.remoting.guest.bound import bound
 from dgsf.remoting.guest.deepcopies import deep_copy, shallow_copy
 from dgsf.remoting.guest.elements import printed
@@ -116,7 +117,7 @@ class RemoteTensor(torch.Tensor):
         return deep_copy(self, memo)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        local: Any = self.detach().cpu()
+        local: Any = local_copy(self)
         if getattr(self, "_is_param", False):
             local = torch.nn.Parameter(local, requires_grad=self.requires_grad)
         else:
