@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from dgsf.errors import UsageError
-from dgsf.remoting.guest import accelerator, cuda
+from dgsf.remoting.guest import accelerator, cuda, tensor_types
 from dgsf.remoting.guest.pinning import METHODS, constructors
 from dgsf.remoting.guest.replacing import replace, standing_for
 from dgsf.remoting.guest.tensor import DEVICE_NAME, RemoteTensor
@@ -48,7 +48,9 @@ def install(stack: ExitStack, name: str) -> None:
     replace(stack, RemoteTensor, "device", property(lambda self: torch.device("cuda", 0)))
     replace(stack, RemoteTensor, "is_cuda", property(lambda self: True))
     replace(stack, RemoteTensor, "get_device", lambda self: 0)
-    replace(stack, RemoteTensor, "type", _type_of(torch.Tensor.type))
+    for owner, function in ((torch, "normal"), (torch.fft, "fftfreq"), (torch.fft, "rfftfreq")):
+        replace(stack, owner, function, _named(getattr(owner, function)))
+    tensor_types.install(stack)
     _classes(stack)
     _autocast_queries(stack)
     accelerator.say(stack, name)
@@ -78,15 +80,6 @@ def _to(original: Any) -> Any:
 def _to_cuda(self: Any, device: Any = None, non_blocking: bool = False, memory_format: Any = None) -> Any:
     target = translate("cuda" if device is None else device)
     return self.to(target, memory_format=memory_format or torch.preserve_format)
-
-
-def _type_of(original: Any) -> Any:
-    def type_(self: Any, dtype: Any = None, *args: Any, **kwargs: Any) -> Any:
-        if dtype is None:
-            return original(self).replace(f"torch.{DEVICE_NAME}.", "torch.cuda.")
-        return original(self, dtype, *args, **kwargs)
-
-    return type_
 
 
 def _first(original: Any) -> Any:
