@@ -77,6 +77,15 @@ def test_a_checkpoint_is_computed_again_in_the_same_precision(name, reentrant):
     assert seen == [torch.bfloat16] * 2
 
 
+@pytest.mark.parametrize("reentrant", [True, False])
+def test_a_checkpoint_on_the_cpu_is_none_of_the_devices_business(name, reentrant):
+    x = torch.ones(1000, requires_grad=True)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        out = checkpoint(lambda part: F.dropout(part, 0.5), x, use_reentrant=reentrant)
+    out.sum().backward()
+    assert torch.equal(x.grad, out.detach())
+
+
 def test_autocast_says_that_it_is_on(aliased):
     assert not torch.is_autocast_enabled() and not torch.is_autocast_enabled("cuda")
     with torch.autocast("cuda", dtype=torch.bfloat16):
