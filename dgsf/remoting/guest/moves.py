@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import copyreg
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -34,23 +36,16 @@ def applying(original: Any) -> Any:
             return _renewed(original, self, fn, recurse)
         if _is_moving() or not _crosses(self, fn):
             return original(self, fn, recurse)
-        _here.moving = True
-        try:
-            with lending(_tensors_of(self)):
-                return original(self, fn, recurse)
-        finally:
-            _here.moving = False
+        with _as_move(True), lending(_tensors_of(self)):
+            return original(self, fn, recurse)
 
     return _apply
 
 
 def _renewed(original: Any, module: Any, fn: Any, recurse: bool) -> Any:
     """A scripted module holds what its parameters were made of, so they are replaced: swapping would not reach it."""
-    before, _here.moving = _is_moving(), False
-    try:
+    with _as_move(False):
         return original(module, fn, recurse)
-    finally:
-        _here.moving = before
 
 
 def wishing_to_swap(original: Any) -> Any:
@@ -92,11 +87,8 @@ def _set_data(tensor: Any, new: Any) -> None:
     content = new.detach()
     is_parameter = isinstance(tensor, torch.nn.Parameter)
     content = torch.nn.Parameter(content, wants) if is_parameter else content.requires_grad_(wants)
-    _here.moving = True
-    try:
+    with _as_move(True):
         torch.utils.swap_tensors(tensor, content)
-    finally:
-        _here.moving = False
     if gradient is not None and gradient.shape == tensor.shape:
         tensor.grad = gradient.detach().to(tensor.device, tensor.dtype)
 
@@ -111,6 +103,16 @@ def _take_hooks_along(moved: Any, old: Any) -> None:
         if hooks is not None:
             setattr(moved, name, hooks)
             setattr(old, name, None)
+
+
+@contextmanager
+def _as_move(moving: bool) -> Iterator[None]:
+    """What this thread does inside is a move, or none."""
+    before, _here.moving = _is_moving(), moving
+    try:
+        yield
+    finally:
+        _here.moving = before
 
 
 def _is_moving() -> bool:
