@@ -140,6 +140,25 @@ def test_memory_is_told_under_the_devices_own_name_too():
         assert module.mem_get_info() == ((1 << 30) - held.nbytes, 1 << 30)
 
 
+@pytest.mark.parametrize("alias", ["", "cuda"])
+def test_the_accelerator_is_the_remote_device(alias):
+    name = alias or "dgsf"
+    with bind(InProcessStream(), alias=alias) as device:
+        accelerator = torch.accelerator
+        assert accelerator.is_available() and accelerator.device_count() == 1
+        assert accelerator.current_accelerator() == torch.device(name)
+        held = torch.ones(8, device=accelerator.current_accelerator(check_available=True))
+        assert held.device == device
+        assert accelerator.memory_allocated() == accelerator.max_memory_reserved(0) == held.nbytes
+        assert accelerator.memory.memory_allocated(device) == held.nbytes
+        assert accelerator.memory_stats()["allocated_bytes.all.current"] == held.nbytes
+        accelerator.empty_cache(), accelerator.reset_peak_memory_stats(), accelerator.synchronize(device)
+        assert torch.get_default_device() == torch.device("cpu")
+        with torch.device(name):
+            assert torch.get_default_device() == device
+    assert not torch.accelerator.is_available()
+
+
 def test_forward_derivatives_and_scripts_know_the_functions_that_an_alias_replaces():
     """TorchScript has torch's functions by identity, and scripts what forward derivatives need when they come first."""
     with bind(InProcessStream(), alias="cuda"):

@@ -151,3 +151,28 @@ def test_a_view_that_was_made_before_a_resize_is_refused(device):
     with pytest.raises(RuntimeError, match="was resized after a view of it was made"):
         copy.deepcopy([view, x])
     assert copy.deepcopy([x])[0].shape == (8,)
+
+
+@pytest.mark.parametrize("wants", [False, True])
+def test_a_shallow_copy_shares_the_memory(device, wants):
+    base = torch.arange(6.0, device=device)
+    for original in (base.clone().requires_grad_(wants), base.view(2, 3)[1]):
+        original.note = note = ["kept"]
+        copied = copy.copy(original)
+        assert copied is not original and copied.device == original.device and copied.note is note
+        assert copied.requires_grad == original.requires_grad and copied.is_leaf
+        with torch.no_grad():
+            original.add_(1)
+        assert torch.equal(copied.detach().cpu(), original.detach().cpu())
+
+
+@pytest.mark.parametrize("wants", [False, True])
+def test_a_shallow_copy_of_a_parameter_is_one(device, wants):
+    original = torch.nn.Parameter(torch.ones(2, device=device), requires_grad=wants)
+    copied = copy.copy(original)
+    assert isinstance(copied, torch.nn.Parameter) and copied.requires_grad is wants
+    with torch.no_grad():
+        copied.zero_()
+    assert original.tolist() == [0.0, 0.0]
+    module = torch.nn.Linear(2, 2).to(device)
+    assert copy.copy(module).weight is module.weight

@@ -184,6 +184,56 @@ def test_tied_weights_and_gradients_move_while_a_result_is_held(device):
     same(module[0].weight.grad, gradient)
 
 
+def test_parameters_are_moved_by_hand(device):
+    module, x = two_layers(), torch.ones(1, 2)
+    optimizer = torch.optim.SGD(module.parameters(), lr=0.1)
+    module(x).sum().backward()
+    before, gradients = identities(module), [each.grad.clone() for each in module.parameters()]
+    weights = [each.detach().clone() for each in module.parameters()]
+    for each in module.parameters():
+        each.data = each.data.to(device)
+        each.grad.data = each.grad.data.to(device)
+    assert identities(module) == before
+    assert all(isinstance(each, torch.nn.Parameter) and each.requires_grad for each in module.parameters())
+    for each, weight, gradient in zip(module.parameters(), weights, gradients, strict=True):
+        same(each, weight)
+        same(each.grad, gradient)
+    optimizer.step()
+    same(module[1].bias, weights[3] - 0.1 * gradients[3])
+    module(x.to(device)).sum().backward()
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of TorchScript as such
+@pytest.mark.parametrize("wrap", [lambda scripted: scripted, torch.nn.Sequential])
+def test_a_scripted_module_moves_there_and_back(device, wrap):
+    module, x = wrap(torch.jit.script(two_layers())), torch.ones(1, 2)
+    expected = module(x).detach()
+    assert module.to(device) is module and {each.device for each in module.parameters()} == {device}
+    out = module(x.to(device))
+    same(out, expected)
+    out.sum().backward()
+    assert all(each.grad is not None for each in module.parameters())
+    assert torch.allclose(module.cpu()(x), expected)
+
+
+def test_data_of_a_tensor_that_is_no_leaf_is_not_moved_by_hand(device):
+    base = torch.ones(4)
+    for fixed in (torch.ones(2, requires_grad=True) * 2, base.view(2, 2)):
+        with pytest.raises(RuntimeError, match=r"module\.to\(device\)"):
+            fixed.data = torch.zeros(2, device=device)
+    buffer = torch.ones(2)
+    buffer.data = buffer.data.to(device)
+    same(buffer, torch.ones(2))
+
+
+def test_data_of_cpu_tensors_is_exchanged_as_before(device):
+    parameter = torch.nn.Parameter(torch.ones(2))
+    parameter.data = torch.zeros(3)
+    assert type(parameter) is torch.nn.Parameter and parameter.tolist() == [0.0] * 3
+    with pytest.raises(TypeError):
+        parameter.data = 3
+
+
 @pytest.mark.parametrize("held", [False, True])
 @pytest.mark.parametrize("back", [False, True])
 def test_hooks_of_parameters_move_along_and_can_be_removed(device, back, held):

@@ -107,6 +107,39 @@ def test_single_values_come_home(device):
     assert x.numpy(force=True).tolist() == [0.0, 1.0, 2.0, 3.0]
 
 
+@pytest.mark.parametrize("make", [torch.tensor, torch.as_tensor, torch.Tensor])
+def test_a_tensor_is_made_of_single_remote_values(make, device):
+    x = torch.arange(4.0, device=device)
+    assert torch.equal(make([x[1], x.sum()]), torch.tensor([1.0, 6.0]))
+    assert torch.equal(make([[x[1], 2.0], [x[3:4], 0.0]]), torch.tensor([[1.0, 2.0], [3.0, 0.0]]))
+    if make is not torch.Tensor:
+        same(make([x[1], x.sum()], device=device), torch.tensor([1.0, 6.0]))
+        assert make([x[1].long(), x[2].long()]).dtype is torch.int64
+        assert make([x[1] > 0, x[0] > 0]).tolist() == [True, False]
+
+
+def test_the_wish_for_pinned_memory_is_dropped(device):
+    assert torch.zeros(2, pin_memory=True).device.type == "cpu" and not torch.empty(2, pin_memory=True).is_pinned()
+    x = torch.ones(2, device=device, requires_grad=True)
+    for made in (torch.empty_like(x, device="cpu", pin_memory=True), torch.tensor([1.0, 2.0], pin_memory=True),
+                 torch.ones(1).new_empty(2, pin_memory=True), torch.randn(2, pin_memory=True)):  # fmt: skip
+        assert made.device.type == "cpu" and made.shape == (2,)
+    with torch.autograd.graph.save_on_cpu(pin_memory=True):
+        y = x.exp() * x
+    y.sum().backward()
+    same(x.grad, torch.full((2,), 2 * torch.e))
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of TorchScript as such
+def test_functions_that_make_tensors_keep_their_names(device):
+    assert pickle.loads(pickle.dumps(torch.zeros)) is torch.zeros
+    assert torch.equal(torch.jit.script(_three)(torch.ones(2)), torch.full((2,), 3.0))
+
+
+def _three(x: torch.Tensor) -> torch.Tensor:
+    return x + torch.full_like(x, 2.0) + torch.zeros(2)
+
+
 def test_complex_numbers(device):
     local = torch.randn(3, dtype=torch.complex64)
     remote = local.to(device)

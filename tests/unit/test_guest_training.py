@@ -5,6 +5,7 @@ import copy
 import pytest
 import torch
 from remote_device import same
+from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
@@ -196,6 +197,32 @@ def test_function_transforms(device):
         lambda a: torch.func.hessian(lambda b: b.pow(3).sum())(a[0]),
     ):
         same(transform(x.to(device)), transform(x))
+
+
+@pytest.mark.parametrize("x", [torch.randn(3, 4), torch.randn(4, 3).t()])
+def test_linearized_functions(x, device, stream):
+    value, derivative = torch.func.linearize(torch.sin, x)
+    remote_value, remote_derivative = torch.func.linearize(torch.sin, x.to(device))
+    same(remote_value, value)
+    same(remote_derivative(torch.ones(3, 4, device=device)), derivative(torch.ones(3, 4)))
+    with torch.autograd.forward_ad.dual_level():
+        dual = torch.autograd.forward_ad.make_dual(x.to(device), torch.ones(3, 4, device=device))
+        tangent = torch.autograd.forward_ad.unpack_dual(torch.sin(dual)).tangent
+    same(tangent, x.cos())
+    zeros = torch.ops.aten._new_zeros_with_same_feature_meta
+    for batched, batches in ((torch.ones(5, 3, 4), 1), (x, 0)):
+        local = zeros(batched, x, self_num_batch_dims=batches)
+        remote = zeros(batched.to(device), x.to(device), self_num_batch_dims=batches)
+        same(remote, local)
+        assert remote.stride() == local.stride()
+    assert not any("feature_meta" in call for call in stream.calls)  # which devices do not know
+
+
+def test_traces_know_the_tensors_that_they_close_over(device):
+    weight = torch.randn(3)
+    there, given = weight.to(device), torch.ones(3, device=device)
+    traced = make_fx(lambda x: (x + there).sin() * there)(torch.zeros(3, device=device))
+    same(traced(given), (1 + weight).sin() * weight)
 
 
 def test_an_error_inside_backward_reaches_the_user(device, monkeypatch):

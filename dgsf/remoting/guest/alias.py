@@ -13,13 +13,10 @@ from typing import Any
 import torch
 
 from dgsf.errors import UsageError
-from dgsf.remoting.guest import cuda
-from dgsf.remoting.guest.patches import replace
+from dgsf.remoting.guest import accelerator, cuda, tensor_types
+from dgsf.remoting.guest.pinning import METHODS, constructors
+from dgsf.remoting.guest.replacing import replace, standing_for
 from dgsf.remoting.guest.tensor import DEVICE_NAME, RemoteTensor
-
-_LIKES = ("zeros_like", "ones_like", "empty_like", "full_like", "rand_like", "randn_like", "randint_like", "asarray",
-          "as_tensor", "from_numpy")  # fmt: skip
-_METHODS = ("new_tensor", "new_zeros", "new_ones", "new_empty", "new_full", "new_empty_strided")
 
 
 def translate(device: Any) -> Any:
@@ -42,32 +39,22 @@ def translate(device: Any) -> Any:
 def install(stack: ExitStack, name: str) -> None:
     if name != "cuda":
         raise UsageError(f"device_alias {name!r} is not known; only 'cuda' is")
-    for constructor in _constructors():
+    for constructor in constructors():
         replace(stack, torch, constructor, _named(getattr(torch, constructor)))
-    for method in _METHODS:
+    for method in METHODS:
         replace(stack, torch.Tensor, method, _named(getattr(torch.Tensor, method)))
     replace(stack, torch.Tensor, "to", _to(torch.Tensor.to))
     replace(stack, torch.Tensor, "cuda", _to_cuda)
     replace(stack, RemoteTensor, "device", property(lambda self: torch.device("cuda", 0)))
     replace(stack, RemoteTensor, "is_cuda", property(lambda self: True))
     replace(stack, RemoteTensor, "get_device", lambda self: 0)
-    replace(stack, RemoteTensor, "type", _type_of(torch.Tensor.type))
+    for owner, function in ((torch, "normal"), (torch.fft, "fftfreq"), (torch.fft, "rfftfreq")):
+        replace(stack, owner, function, _named(getattr(owner, function)))
+    tensor_types.install(stack)
     _classes(stack)
-    _scripts(stack)
+    _autocast_queries(stack)
+    accelerator.say(stack, name)
     cuda.install(stack)
-
-
-def _constructors() -> list[str]:
-    known = import_module("torch.utils._device")._device_constructors()
-    found = [name for name in dir(torch) if not name.startswith("_") and _in(getattr(torch, name), known)]
-    return sorted({*found, *(name for name in _LIKES if hasattr(torch, name))} - {"Generator", "from_numpy"})
-
-
-def _in(value: Any, known: Any) -> bool:
-    try:
-        return value in known
-    except TypeError:
-        return False
 
 
 def _named(function: Any) -> Any:
@@ -76,16 +63,7 @@ def _named(function: Any) -> Any:
             kwargs["device"] = translate(kwargs["device"])
         return function(*args, **kwargs)
 
-    made.__name__ = getattr(function, "__name__", "made")
-    made._dgsf_original = function  # type: ignore[attr-defined]
-    return made
-
-
-def _scripts(stack: ExitStack) -> None:
-    """TorchScript knows torch's functions by identity; forward-mode derivatives are scripted when first used."""
-    builtins = import_module("torch.jit._builtins")
-    find = builtins._find_builtin
-    replace(stack, builtins, "_find_builtin", lambda function: find(getattr(function, "_dgsf_original", function)))
+    return standing_for(made, function)
 
 
 def _to(original: Any) -> Any:
@@ -104,27 +82,20 @@ def _to_cuda(self: Any, device: Any = None, non_blocking: bool = False, memory_f
     return self.to(target, memory_format=memory_format or torch.preserve_format)
 
 
-def _type_of(original: Any) -> Any:
-    def type_(self: Any, dtype: Any = None, *args: Any, **kwargs: Any) -> Any:
-        if dtype is None:
-            return original(self).replace(f"torch.{DEVICE_NAME}.", "torch.cuda.")
-        return original(self, dtype, *args, **kwargs)
-
-    return type_
-
-
 def _first(original: Any) -> Any:
     """An initialiser whose first argument names a device."""
 
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
-        if args:
-            args = (_type(args[0]), *args[1:])
-        for name in ("device", "device_type"):
-            if name in kwargs:
-                kwargs[name] = _type(kwargs[name])
+        args, kwargs = _typed(args, kwargs)
         original(self, *args, **kwargs)
 
     return __init__
+
+
+def _typed(args: Any, kwargs: Any) -> tuple[Any, Any]:
+    """The arguments of a function whose first one is a type of device, or names one."""
+    first = (_type(args[0]), *args[1:]) if args else ()
+    return first, {name: _type(v) if name in ("device", "device_type") else v for name, v in kwargs.items()}
 
 
 def _type(device: Any) -> Any:
@@ -136,6 +107,37 @@ def _scaler(original: Any) -> Any:
         original(self, _type(device), *args, **kwargs)
 
     return __init__
+
+
+def _autocast_queries(stack: ExitStack) -> None:
+    """Whether autocast is on is known to torch under the device's own name; code that does not name one means cuda."""
+    get_dtype, set_dtype = torch.get_autocast_dtype, torch.set_autocast_dtype
+    is_on, switch = torch.is_autocast_enabled, torch.set_autocast_enabled
+
+    def set_autocast_enabled(*args: Any, **kwargs: Any) -> None:
+        if len(args) + len(kwargs) == 1:  # the older form, without a device
+            switch(DEVICE_NAME, *(args or kwargs.values()))
+            return
+        args, kwargs = _typed(args, kwargs)
+        switch(*args, **kwargs)
+
+    def is_autocast_enabled(device_type: str = "cuda") -> bool:
+        return bool(is_on(_type(device_type)))
+
+    def set_autocast_dtype(*args: Any, **kwargs: Any) -> None:
+        args, kwargs = _typed(args, kwargs)
+        set_dtype(*args, **kwargs)
+
+    new: dict[str, Any] = {
+        "is_autocast_enabled": is_autocast_enabled,
+        "set_autocast_enabled": set_autocast_enabled,
+        "get_autocast_dtype": lambda device_type: get_dtype(_type(device_type)),
+        "set_autocast_dtype": set_autocast_dtype,
+        "get_autocast_gpu_dtype": lambda: get_dtype(DEVICE_NAME),
+        "set_autocast_gpu_dtype": lambda dtype: set_dtype(DEVICE_NAME, dtype),
+    }
+    for name, function in new.items():
+        replace(stack, torch, name, standing_for(function, getattr(torch, name)))
 
 
 def _places(location: Any) -> Any:

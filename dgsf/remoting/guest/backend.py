@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from dgsf.remoting.guest import autocast, factories, fused, memory, special, storages, tensor  # noqa: F401 - `special` registers its operators
+from dgsf.remoting.guest import autocast, factories, fused, memory, nested, special, storages, tensor  # noqa: F401 - `special` registers its operators
 from dgsf.remoting.guest.bound import FORKED, bound
 from dgsf.remoting.guest.failures import guarded, install
 from dgsf.remoting.guest.guard import Guard
@@ -149,5 +149,6 @@ def register() -> torch.device:
         factories.register(library)
         fused.register(library)
         autocast.register(library)
+        nested.register(library)
         _done.append(library)
     return tensor.DEVICE

@@ -2,64 +2,18 @@
 
 from __future__ import annotations
 
-import time
-from contextlib import ExitStack, nullcontext
+from contextlib import ExitStack
 from types import SimpleNamespace
 from typing import Any
 
 import torch
-from torch.utils import _pytree as pytree
 
 from dgsf.remoting.guest import memory
 from dgsf.remoting.guest.backend import MODULE
-from dgsf.remoting.guest.patches import replace
+from dgsf.remoting.guest.replacing import replace
+from dgsf.remoting.guest.streams import Event, Stream, StreamContext
 
 NAME = "DGSF remote device"
-
-
-class Event:
-    """A moment in the device's work; recording one with timing waits for the device."""
-
-    def __init__(self, enable_timing: bool = False, **_: Any) -> None:
-        self._timing = enable_timing
-        self._moment = 0.0
-
-    def record(self, stream: Any = None) -> None:
-        if self._timing:
-            MODULE.synchronize()
-            self._moment = time.perf_counter()
-
-    def synchronize(self) -> None:
-        MODULE.synchronize()
-
-    def wait(self, stream: Any = None) -> None: ...
-
-    def query(self) -> bool:
-        return True
-
-    def elapsed_time(self, end: Event) -> float:
-        return (end._moment - self._moment) * 1000
-
-
-class Stream:
-    """There is one order of work; a stream is a name for it."""
-
-    def __init__(self, *_: Any, **__: Any) -> None: ...
-
-    def synchronize(self) -> None:
-        MODULE.synchronize()
-
-    def wait_stream(self, stream: Any) -> None: ...
-
-    def wait_event(self, event: Any) -> None: ...
-
-    def record_event(self, event: Any = None) -> Any:
-        event = event or Event()
-        event.record(self)
-        return event
-
-    def query(self) -> bool:
-        return True
 
 
 class Device:
@@ -109,8 +63,31 @@ def _of_device(answer: Any) -> Any:
     return answered
 
 
+# What the GPUs of this capability have in common; programs choose sizes of blocks by it.
+_PROPERTIES: dict[str, Any] = {
+    "major": 8,
+    "minor": 0,
+    "multi_processor_count": 1,
+    "warp_size": 32,
+    "max_threads_per_block": 1024,
+    "max_threads_per_multi_processor": 2048,
+    "regs_per_multiprocessor": 65536,
+    "shared_memory_per_block": 48 << 10,
+    "shared_memory_per_block_optin": 163 << 10,
+    "shared_memory_per_multiprocessor": 164 << 10,
+    "L2_cache_size": 40 << 20,
+    "is_integrated": 0,
+    "is_multi_gpu_board": 0,
+    "pci_bus_id": 0,
+    "pci_device_id": 0,
+    "pci_domain_id": 0,
+    "uuid": "",
+    "gcnArchName": NAME,
+}
+
+
 def _properties() -> SimpleNamespace:
-    return SimpleNamespace(name=NAME, major=8, minor=0, total_memory=memory.lease(), multi_processor_count=1)
+    return SimpleNamespace(name=NAME, total_memory=memory.lease(), **_PROPERTIES)
 
 
 def _zero(*_: Any, **__: Any) -> int:
@@ -150,7 +127,10 @@ ANSWERS: dict[str, Any] = {
     "device_of": DeviceOf,
     "set_per_process_memory_fraction": _nothing,
     "can_device_access_peer": lambda *_, **__: False,
-    "stream": lambda stream=None: nullcontext(),
+    "stream": StreamContext,
+    "StreamContext": StreamContext,
+    "ExternalStream": Stream,
+    "set_stream": _nothing,
     "current_stream": lambda device=None: Stream(),
     "default_stream": lambda device=None: Stream(),
     "Event": Event,
@@ -168,23 +148,37 @@ ANSWERS: dict[str, Any] = {
 _MARKS = ("range_push", "range_pop", "range_start", "range_end", "mark")  # for a profiler that is not here
 
 
+_RANDOM = ("manual_seed", "manual_seed_all", "seed", "seed_all", "initial_seed", "get_rng_state", "set_rng_state",
+           "get_rng_state_all", "set_rng_state_all")  # fmt: skip
+_STREAMS = ("Event", "Stream", "ExternalStream")
+
+
 def install(stack: ExitStack) -> None:
     for name, answer in ANSWERS.items():
         replace(stack, torch.cuda, name, answer if isinstance(answer, type) else _own(answer))
-    for name in memory.ANSWERS:
-        replace(stack, torch.cuda.memory, name, getattr(torch.cuda, name))
+    replace(stack, torch.cuda, "_initialized", True)  # gradient checkpointing reads it, see `backend`
+    for module, names in (
+        (torch.cuda.memory, memory.ANSWERS),
+        (torch.cuda.random, _RANDOM),
+        (torch.cuda.streams, _STREAMS),
+    ):
+        for name in names:
+            replace(stack, module, name, getattr(torch.cuda, name))
     for name in _MARKS:
         replace(stack, torch.cuda.nvtx, name, _own(_zero))
-    replace(stack, torch.nn.DataParallel, "scatter", _scatter)
+    profiler = torch.autograd.profiler.profile
+    replace(stack, profiler, "__init__", _without_kernels(profiler.__init__))
 
 
-def _scatter(self: Any, inputs: Any, kwargs: Any, device_ids: Any) -> Any:
-    """All of a batch, for the one device that there is."""
+def _without_kernels(original: Any) -> Any:
+    """A profile that asks for CUDA's kernels: there are none here, so it has what this process does."""
 
-    def there(value: Any) -> Any:
-        return value.to(device_ids[0]) if isinstance(value, torch.Tensor) else value
+    def __init__(self: Any, *args: Any, use_cuda: bool = False, use_device: Any = None, **kwargs: Any) -> None:
+        if use_cuda or use_device == "cuda":
+            use_device, kwargs["use_cpu"] = None, True
+        original(self, *args, use_device=use_device, **kwargs)
 
-    return tuple((pytree.tree_map(there, part),) for part in (inputs, kwargs or {}))
+    return __init__
 
 
 def _own(answer: Any) -> Any:

@@ -1,4 +1,6 @@
-"""`copy.deepcopy` of remote tensors, as torch does it of its own: what shared memory shares it in the copy, too.
+"""`copy.copy` and `copy.deepcopy` of remote tensors, as torch does them of its own.
+
+What shared memory shares it in the deep copy, too; a shallow copy shares it with the original.
 
 torch copies a tensor's whole storage, once per deepcopy, and cuts the tensor out of that copy.  A remote tensor has no
 storage here, but its handle knows the tensor that its memory was made for.  That memory is bytes: tensors of several
@@ -16,6 +18,16 @@ import torch
 from dgsf.remoting.guest.layout import Layout, reach_bytes
 
 _OWN = ("_h", "_m")
+
+
+def shallow_copy(tensor: Any) -> Any:
+    """Another tensor of the same memory, with a graph of its own and the same attributes."""
+    with torch.no_grad():
+        new = tensor.detach().requires_grad_(tensor.requires_grad)
+    new.__dict__.update({name: value for name, value in tensor.__dict__.items() if name not in _OWN})
+    if getattr(tensor, "_is_param", False):
+        new._is_param = True
+    return new
 
 
 def deep_copy(tensor: Any, memo: dict[Any, Any]) -> Any:

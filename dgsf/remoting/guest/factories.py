@@ -14,7 +14,7 @@ from dgsf.remoting.guest.dispatch import dispatch
 from dgsf.remoting.guest.failures import guarded
 from dgsf.remoting.guest.plans import plan_of
 from dgsf.remoting.guest.tensor import pending
-from dgsf.remoting.guest.transfer import check_index
+from dgsf.remoting.guest.transfer import check_index, fetch
 
 _NOT_OURS = ("from_file", "sparse", "quantized", "_cudnn", "_make_dep_token")
 
@@ -88,6 +88,11 @@ def _copy_from(source: torch.Tensor, target: torch.Tensor, non_blocking: bool = 
     return target
 
 
+def _value(source: Any) -> Any:
+    """`torch.tensor([loss, ...])` reads each of them where the tensor class's own dispatch is off, too."""
+    return fetch(source).item()
+
+
 def register(library: Any) -> None:
     """Give torch the kernels."""
     lazy: dict[str, Callable[..., Any]] = {"aten::empty.memory_format": _empty, "aten::empty_strided": _empty_strided}
@@ -95,3 +100,4 @@ def register(library: Any) -> None:
         name = func.name()
         library.impl(name.removeprefix("aten::"), guarded(lazy.get(name) or _kernel(func)), "PrivateUse1")
     library.impl("_copy_from", guarded(_copy_from), "PrivateUse1")
+    library.impl("_local_scalar_dense", guarded(_value), "PrivateUse1")

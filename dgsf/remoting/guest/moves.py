@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import copyreg
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -19,6 +21,10 @@ from dgsf.remoting.guest.outdated import refuse_gradients
 from dgsf.remoting.guest.tensor import DEVICE_NAME, RemoteTensor
 
 _here = threading.local()  # `moving`: a move is under way in this thread, its submodules need no second look
+_plain_data: Any = torch.Tensor.data
+_ASK_THE_MODULE = (
+    "only a tensor that is no result and no view of others can be given remote data; move the module: module.to(device)"
+)
 _HOOKS = ("_backward_hooks", "_post_accumulate_grad_hooks")
 
 
@@ -26,16 +32,20 @@ def applying(original: Any) -> Any:
     """`Module._apply` that swaps a parameter's content instead of making a new parameter, if remote ones take part."""
 
     def _apply(self: Any, fn: Any, recurse: bool = True) -> Any:
+        if isinstance(self, torch.jit.ScriptModule):
+            return _renewed(original, self, fn, recurse)
         if _is_moving() or not _crosses(self, fn):
             return original(self, fn, recurse)
-        _here.moving = True
-        try:
-            with lending(_tensors_of(self)):
-                return original(self, fn, recurse)
-        finally:
-            _here.moving = False
+        with _as_move(True), lending(_tensors_of(self)):
+            return original(self, fn, recurse)
 
     return _apply
+
+
+def _renewed(original: Any, module: Any, fn: Any, recurse: bool) -> Any:
+    """A scripted module holds what its parameters were made of, so they are replaced: swapping would not reach it."""
+    with _as_move(False):
+        return original(module, fn, recurse)
 
 
 def wishing_to_swap(original: Any) -> Any:
@@ -63,6 +73,29 @@ def swapping(original: Any) -> Any:
     return swap_tensors
 
 
+def _set_data(tensor: Any, new: Any) -> None:
+    """`p.data = p.data.to(device)`: to torch the two are of kinds that do not fit, so their contents are swapped.
+
+    A gradient goes along, because whoever moves by hand looks for it next.
+    """
+    if not isinstance(new, RemoteTensor) or isinstance(tensor, RemoteTensor):
+        _plain_data.__set__(tensor, new)
+        return
+    if not tensor.is_leaf or tensor._is_view():
+        raise RuntimeError(_ASK_THE_MODULE)
+    wants, gradient = tensor.requires_grad, tensor.grad
+    content = new.detach()
+    is_parameter = isinstance(tensor, torch.nn.Parameter)
+    content = torch.nn.Parameter(content, wants) if is_parameter else content.requires_grad_(wants)
+    with _as_move(True):
+        torch.utils.swap_tensors(tensor, content)
+    if gradient is not None and gradient.shape == tensor.shape:
+        tensor.grad = gradient.detach().to(tensor.device, tensor.dtype)
+
+
+exchangeable_data = property(lambda self: _plain_data.__get__(self), _set_data)
+
+
 def _take_hooks_along(moved: Any, old: Any) -> None:
     """The dictionaries of hooks stayed with the object, but what runs them went with the content: set them again."""
     for name in _HOOKS:
@@ -70,6 +103,16 @@ def _take_hooks_along(moved: Any, old: Any) -> None:
         if hooks is not None:
             setattr(moved, name, hooks)
             setattr(old, name, None)
+
+
+@contextmanager
+def _as_move(moving: bool) -> Iterator[None]:
+    """What this thread does inside is a move, or none."""
+    before, _here.moving = _is_moving(), moving
+    try:
+        yield
+    finally:
+        _here.moving = before
 
 
 def _is_moving() -> bool:

@@ -12,25 +12,14 @@ from typing import Any
 
 import torch
 
-from dgsf.remoting.guest import fused, lists, moves, outdated
-from dgsf.remoting.guest.backend import MODULE
+from dgsf.remoting.guest import accelerator, archives, fused, lists, moves, nested, outdated, parallel, pinning
+from dgsf.remoting.guest.replacing import let_scripts_find_them, replace
 from dgsf.remoting.guest.tensor import DEVICE_NAME, RemoteTensor
 
-_NOTHING = object()
 _NO_ALIAS = (
     "the remote device is called 'dgsf' here: use that, or ask for it as cuda "
     "with dgsf.attach(alias='cuda'), of a function with device_alias='cuda'"
 )
-
-
-def replace(stack: ExitStack, owner: Any, name: str, new: Any) -> None:
-    """Set an attribute until the stack ends."""
-    before = owner.__dict__.get(name, _NOTHING)
-    setattr(owner, name, new)
-    if before is _NOTHING:
-        stack.callback(delattr, owner, name)
-    else:
-        stack.callback(setattr, owner, name, before)
 
 
 def install(stack: ExitStack) -> None:
@@ -39,13 +28,21 @@ def install(stack: ExitStack) -> None:
     swap = "get_swap_module_params_on_conversion"
     replace(stack, torch.__future__, swap, moves.wishing_to_swap(getattr(torch.__future__, swap)))
     replace(stack, torch.utils, "swap_tensors", moves.swapping(torch.utils.swap_tensors))
+    save = archives.saving(torch.save)
+    replace(stack, torch, "save", save)
+    replace(stack, torch.serialization, "save", save)
+    replace(stack, torch.Tensor, "data", moves.exchangeable_data)
     replace(stack, torch, "load", moves.loading(torch.load))
-    replace(stack, torch.Tensor, "pin_memory", lambda self, device=None: self)
     replace(stack, torch, "Generator", _Generator)
-    replace(stack, torch.accelerator, "synchronize", lambda device=None, /: MODULE.synchronize())
+    accelerator.install(stack)
+    nested.install(stack)
     outdated.install(stack)
+    parallel.install(stack)
+    pinning.install(stack)
+    let_scripts_find_them(stack)
     _forward_derivatives(stack)
     _no_compiler(stack)
+    _tracing(stack)
     for name in ("torch.optim.optimizer", "torch.utils._foreach_utils"):  # many tensors in one call, as on CUDA
         kinds = import_module(name)._foreach_supported_types
         kinds.append(RemoteTensor)
@@ -86,6 +83,15 @@ def _forward_derivatives(stack: ExitStack) -> None:
 
     replace(stack, forward, "enter_dual_level", enter_dual_level)
     replace(stack, forward, "exit_dual_level", exit_dual_level)
+
+
+def _tracing(stack: ExitStack) -> None:
+    """Tracers (`make_fx`, `func.linearize`) note operations on the tensor classes that they know.
+
+    Operations with a remote tensor that they have not seen made they would leave out, and note what we ask of torch.
+    """
+    tracer = import_module("torch.fx.experimental.proxy_tensor")
+    replace(stack, tracer, "HANDLED_TYPES", (*tracer.HANDLED_TYPES, RemoteTensor))
 
 
 def hint_at_alias(stack: ExitStack) -> None:

@@ -42,6 +42,17 @@ def _no_nesting(plan: Plan, args: Any, kwargs: Any) -> bool:
     return False
 
 
+@_special("_new_zeros_with_same_feature_meta")
+def _zero_tangent(plan: Plan, args: Any, kwargs: Any) -> Any:
+    """A tangent of zeros: like the second tensor in memory, once for each batch of the first."""
+    batches, feature = args[0].shape[: kwargs.get("self_num_batch_dims", 0)], args[1]
+    steps = zip(feature.shape, feature.stride(), strict=True)
+    reach = 1 + sum((size - 1) * stride for size, stride in steps) if feature.numel() else 0
+    whole = dispatch(aten.new_zeros.default, (args[0], [*batches, reach]), {})
+    strides = [*whole.stride()[: len(batches)], *feature.stride()]
+    return dispatch(aten.as_strided.default, (whole, [*batches, *feature.shape], strides), {})
+
+
 @_special("_to_copy")
 def _to_copy(plan: Plan, args: Any, kwargs: Any) -> Any:
     return to_copy(send, plan, args, kwargs)

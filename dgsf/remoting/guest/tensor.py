@@ -11,8 +11,9 @@ from typing import Any
 import torch
 
 from dgsf.remoting.guest import failures
+from dgsf.remoting.guest.archives import local_copy
 from dgsf.remoting.guest.bound import bound
-from dgsf.remoting.guest.deepcopies import deep_copy
+from dgsf.remoting.guest.deepcopies import deep_copy, shallow_copy
 from dgsf.remoting.guest.elements import printed
 from dgsf.remoting.guest.layout import PENDING, Layout
 from dgsf.remoting.guest.memory import check_fits
@@ -109,11 +110,14 @@ class RemoteTensor(torch.Tensor):
     def __format__(self, spec: str) -> str:
         return self.item().__format__(spec) if self.dim() == 0 else object.__format__(self, spec)
 
+    def __copy__(self) -> Any:
+        return shallow_copy(self)
+
     def __deepcopy__(self, memo: dict[Any, Any]) -> Any:
         return deep_copy(self, memo)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        local: Any = self.detach().cpu()
+        local: Any = local_copy(self)
         if getattr(self, "_is_param", False):
             local = torch.nn.Parameter(local, requires_grad=self.requires_grad)
         else:

@@ -1,0 +1,92 @@
+"""Streams and events of `torch.cuda` for the remote device, which does everything in one order."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import torch
+
+from dgsf.remoting.guest.backend import MODULE
+
+_DEVICE = torch.device("cuda", 0)
+
+
+class Event:
+    """A moment in the device's work; recording one with timing waits for the device."""
+
+    device = _DEVICE
+    cuda_event = 0
+
+    def __init__(self, enable_timing: bool = False, **_: Any) -> None:
+        self._timing = enable_timing
+        self._moment = 0.0
+
+    def record(self, stream: Any = None) -> None:
+        if self._timing:
+            MODULE.synchronize()
+            self._moment = time.perf_counter()
+
+    def synchronize(self) -> None:
+        MODULE.synchronize()
+
+    def wait(self, stream: Any = None) -> None: ...
+
+    def query(self) -> bool:
+        return True
+
+    def elapsed_time(self, end: Event) -> float:
+        return (end._moment - self._moment) * 1000
+
+    def ipc_handle(self) -> bytes:
+        raise NotImplementedError("an event of a remote device cannot be given to another process")
+
+
+class Stream:
+    """There is one order of work; a stream is a name for it, and they are all the same."""
+
+    device, device_index, device_type = _DEVICE, 0, int(torch._C._autograd.DeviceType.CUDA)
+    cuda_stream = stream_id = priority = 0
+
+    def __init__(self, *_: Any, **__: Any) -> None: ...
+
+    def __enter__(self) -> Stream:
+        return self
+
+    def __exit__(self, *_: Any) -> None: ...
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Stream)
+
+    def __hash__(self) -> int:
+        return hash(Stream)
+
+    @classmethod
+    def priority_range(cls) -> tuple[int, int]:
+        return 0, 0
+
+    def synchronize(self) -> None:
+        MODULE.synchronize()
+
+    def wait_stream(self, stream: Any) -> None: ...
+
+    def wait_event(self, event: Any) -> None: ...
+
+    def record_event(self, event: Any = None) -> Any:
+        event = event or Event()
+        event.record(self)
+        return event
+
+    def query(self) -> bool:
+        return True
+
+
+class StreamContext:
+    """`with torch.cuda.stream(stream):`"""
+
+    def __init__(self, stream: Any = None) -> None:
+        self.stream = stream
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, *_: Any) -> None: ...

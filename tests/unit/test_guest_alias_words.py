@@ -1,0 +1,100 @@
+"""The older and rarer words of programs for CUDA, under the alias."""
+
+import pytest
+import torch
+from inprocess_stream import InProcessStream
+from remote_device import same
+from torch.profiler import ProfilerActivity, profile
+
+from dgsf.remoting.guest.attach import bind
+
+pytestmark = [pytest.mark.filterwarnings(f"ignore::{kind}") for kind in ("FutureWarning", "UserWarning")]
+
+
+@pytest.fixture
+def cuda():
+    stream = InProcessStream()
+    with bind(stream, alias="cuda") as device:
+        yield device
+    stream.close()
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: torch.normal(0.0, 1.0, (2,), device="cuda"),
+        lambda: torch.fft.fftfreq(4, device="cuda"),
+        lambda: torch.fft.rfftfreq(4, device="cuda:0"),
+        lambda: torch.signal.windows.hann(4, device="cuda"),
+        lambda: torch.randperm(4, device="cuda"),
+    ],
+)
+def test_every_function_that_takes_a_device_knows_the_name(make, cuda):
+    assert make().device == cuda
+
+
+def test_random_numbers_by_their_own_module(cuda):
+    random = torch.cuda.random
+    random.manual_seed(3)
+    state = random.get_rng_state()
+    first = torch.rand(4, device="cuda").cpu()
+    random.set_rng_state(state)
+    assert torch.equal(torch.rand(4, device="cuda").cpu(), first)
+    random.set_rng_state_all(random.get_rng_state_all())
+
+
+def test_types_name_the_device_too(cuda):
+    x = torch.ones(2)
+    for name in ("torch.cuda.FloatTensor", torch.cuda.FloatTensor, x.cuda().type()):
+        assert x.type(name).device == cuda and x.type(name).dtype is torch.float32
+    assert x.cuda().type("torch.cuda.LongTensor").type() == "torch.cuda.LongTensor"
+    assert x.type(torch.float64).dtype is torch.float64 and x.type() == "torch.FloatTensor"
+    assert x.type("torch.DoubleTensor").dtype is torch.float64
+
+
+def test_tensors_are_made_by_their_types(cuda):
+    same(torch.cuda.FloatTensor([1, 2]), torch.tensor([1.0, 2.0]))
+    same(torch.cuda.LongTensor([1, 2]), torch.tensor([1, 2]))
+    assert torch.cuda.HalfTensor(2, 3).shape == (2, 3) and torch.cuda.BoolTensor([True]).is_cuda
+    made = torch.cuda.FloatTensor(2)
+    assert isinstance(made, torch.cuda.FloatTensor) and not isinstance(made, torch.cuda.LongTensor)
+    assert not isinstance(torch.ones(2), torch.cuda.FloatTensor) and isinstance(torch.ones(2), torch.FloatTensor)
+
+
+def test_streams_and_events_are_names_for_the_one_order(cuda):
+    x, stream = torch.ones(2, device="cuda"), torch.cuda.Stream(priority=-1)
+    assert isinstance(stream, torch.cuda.Stream) and stream.device == cuda and stream.cuda_stream == 0
+    stream.wait_stream(torch.cuda.current_stream())
+    with stream, torch.cuda.stream(stream), torch.cuda.StreamContext(stream):
+        y = x * 2
+    y.record_stream(stream)
+    torch.cuda.set_stream(stream)
+    assert torch.cuda.current_stream() == torch.cuda.default_stream() == stream and y.sum().item() == 4
+    begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.streams.Event(enable_timing=True)
+    begin.record(stream)
+    end.record(stream)
+    assert begin.elapsed_time(end) >= 0 and end.query()
+
+
+def test_properties_have_the_usual_fields(cuda):
+    found = torch.cuda.get_device_properties(0)
+    assert (found.major, found.minor, found.warp_size, found.total_memory) == (8, 0, 32, 1 << 30)
+    assert found.max_threads_per_multi_processor and found.L2_cache_size and found.multi_processor_count
+
+
+@pytest.mark.parametrize("activities", [None, [ProfilerActivity.CPU, ProfilerActivity.CUDA], [ProfilerActivity.CUDA]])
+def test_a_profile_of_cuda_has_what_this_process_does(activities, cuda, capfd):
+    with profile(activities=activities) as result:
+        torch.ones(2, device="cuda").sum().item()
+    assert "aten::sum" in result.key_averages().table(sort_by="cuda_time_total")
+    with torch.autograd.profiler.profile(use_device="cuda") as result:
+        torch.ones(2, device="cuda").sum().item()
+    assert len(result.key_averages()) and len(capfd.readouterr().err) < 2000
+
+
+def test_the_words_mean_the_real_cuda_again_afterwards():
+    before = torch.cuda.FloatTensor, torch.Tensor.type, torch.normal, torch.cuda.Stream, torch.cuda.random.manual_seed
+    with bind(InProcessStream(), alias="cuda"):
+        pass
+    now = torch.cuda.FloatTensor, torch.Tensor.type, torch.normal, torch.cuda.Stream, torch.cuda.random.manual_seed
+    assert now == before
