@@ -18,6 +18,7 @@ from dgsf.core.placement import (
     Refusal,
     Request,
     Workload,
+    fragmentation,
     make_policy,
     policy_names,
 )
@@ -115,6 +116,25 @@ def test_fgd_keeps_the_room_that_popular_shapes_can_use():
     devices = [gpu(1, "a", free=700), gpu(2, "b", free=300)]
     assert place(Fgd(workload), share(300), devices).devices == (2,)
     assert place(Dgsf(workload), share(300), devices).devices == (2,)
+
+
+@pytest.mark.parametrize("name", ["fgd", "dgsf"])
+def test_a_pool_measured_in_blocks_is_measured_the_same(name, monkeypatch):
+    def run():
+        pool = Pool.of([gpu(number, f"n{number // 4}", free=100 * (number % 7) + 400) for number in range(64)])
+        placer = Placer(pool, make_policy(name), Random(0))
+        places = []
+        for turn in range(120):
+            request = share((150, 250, 400)[turn % 3])
+            answer = placer.place(request)
+            if isinstance(answer, Placement):
+                pool.take(request, answer)
+                places.append(answer.devices)
+        return places
+
+    whole = run()
+    monkeypatch.setattr(fragmentation, "BLOCK", 4)
+    assert run() == whole
 
 
 def test_ours_does_not_strand_gpus_without_processors():
