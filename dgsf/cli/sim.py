@@ -23,6 +23,7 @@ from dgsf.errors import UsageError
 
 if TYPE_CHECKING:
     from dgsf.core.perfmodel import Link
+    from dgsf.core.placement import Speeds
     from dgsf.core.placement.consolidate import MoveRules
     from dgsf.sim.experiment import Experiment, Progress
     from dgsf.sim.result import Result
@@ -104,6 +105,11 @@ Dates and times are written like 2024-01-31 13:45:00; cpu_milli is 1000 per core
     "--link-mib-per-s",
     type=click.FloatRange(0, min_open=True),
     help="of the fabric, with --recording (what was measured with it, or 1200)",
+)
+@click.option(
+    "--speeds",
+    type=click.Path(path_type=Path),
+    help="JSON file: function -> device type -> speed, or Gavel's table; functions run so, and placement knows it",
 )
 @click.option("--policy", "policies", multiple=True, help="placement policies to compare: a,b,c or 'all'")
 @click.option("--seeds", type=click.IntRange(1, 1000), default=1, show_default=True, help="runs to take the mean of")
@@ -203,7 +209,14 @@ def _experiment(options: Options, changes: dict[str, float]) -> Experiment:
         slo_s=options.slo_s, fair=not options.fifo, exclusive=options.exclusive,
         durations=options.durations, moves=_move_rules(options), seed=options.seed,
     )  # fmt: skip
-    return Experiment(_workload(options, changes), load_pool(options.pool), policies, rules, options.seeds)
+    pool = dataclasses.replace(load_pool(options.pool), speeds=_speeds(options))
+    return Experiment(_workload(options, changes), pool, policies, rules, options.seeds)
+
+
+def _speeds(options: Options) -> Speeds | None:
+    from dgsf.speedtable import read_speeds
+
+    return None if options.speeds is None else read_speeds(options.speeds, "--speeds")
 
 
 def _policies(given: tuple[str, ...]) -> tuple[str, ...]:

@@ -48,6 +48,7 @@ class Options:
     attach: str
     round_trip_us: float
     link_mib_per_s: float | None
+    speeds: Path | None
     policies: tuple[str, ...]
     seeds: int
     seed: int

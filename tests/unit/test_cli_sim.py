@@ -65,6 +65,19 @@ def test_a_trace_is_replayed_faster(sim, tmp_path):
     assert ends[0] > 60 > ends[1] > 6
 
 
+def test_a_table_of_speeds_is_true_of_the_runs_and_known_to_placement(sim, tmp_path):
+    file = tmp_path / "speeds.json"
+    words = ("--pool", "T4:16,A100:16", "--functions", "2", "--policy", "gavel,best_fit", "--json")
+    file.write_text(json.dumps({f"fn-{number}": {"t4": 9, "A100": 1} for number in range(2)}))
+    _, out, _ = sim(*words, "--speeds", str(file))
+    known, blind = (result["done_mean_s"] for result in json.loads(out)["results"])
+    _, out, _ = sim(*words)
+    assert known <= blind < json.loads(out)["results"][1]["done_mean_s"], "T4 runs at 6 instead of 1"
+    file.write_text('{"fn-0": {"T4": "x"}}')
+    code, _, err = sim(*words, "--speeds", str(file))
+    assert code == 2 and "speeds.json: function 'fn-0', device type 'T4': 'x' is no speed" in err
+
+
 def test_a_recording_slows_the_calls_down(sim, tmp_path):
     file = tmp_path / "r.jsonl"
     file.write_text('{"kernel_us": 50, "down_bytes": 4, "sync": true}\n' * 10)

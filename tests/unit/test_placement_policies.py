@@ -178,10 +178,10 @@ def test_of_two_devices_the_one_with_more_tasks_stays_in_use_longer():
 
 
 def test_gavel_picks_the_type_that_suits_the_function():
-    devices = [gpu(1, type_="K80"), gpu(2, type_="V100")]
+    devices = [gpu(1, type_="K80", price=1.0), gpu(2, type_="V100", price=4.0)]
     speeds = {("conv", "K80"): 1.0, ("conv", "V100"): 9.0, ("tiny", "K80"): 2.0, ("tiny", "V100"): 2.2}
-    dear = Gavel(speeds, {"K80": 1.0, "V100": 4.0}, cost_weight=1.0)
-    assert place(Gavel(speeds), share(100, function="tiny"), devices).devices == (2,)
+    dear = Gavel(speeds, cost_weight=1.0)
+    assert place(Gavel(speeds, cost_weight=0.0), share(100, function="tiny"), devices).devices == (2,)
     assert place(dear, share(100, function="tiny"), devices).devices == (1,)
     assert place(dear, share(100, function="conv"), devices).devices == (2,)
     soon = share(100, function="tiny", duration_s=10.0, deadline_s=10.5)
