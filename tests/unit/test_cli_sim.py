@@ -91,6 +91,19 @@ def test_a_recording_slows_the_calls_down(sim, tmp_path):
     assert "attach near: over the fabric it would take 2.00 x native: 10 sync points" in err
 
 
+def test_few_outstanding_reads_slow_down_what_brings_much_back(sim, tmp_path):
+    file = tmp_path / "run.jsonl"
+    save_recording(file, Recording((Command(1000.0, down_bytes=2**20, sync=True),)))
+    words = ("--recording", str(file), "--attach", "fabric", "--round-trip-us", "50", "--json")
+
+    def done_s(*more):
+        return json.loads(sim(*words, *more)[1])["results"][0]["done_mean_s"]
+
+    free, few = done_s(), done_s("--outstanding-reads", "4")
+    assert done_s("--outstanding-reads", "0") == done_s("--outstanding-reads", "100000") == free
+    assert few > 1.5 * free, "4 x 4 KiB per 50 µs instead of 1200 MiB/s"
+
+
 def test_a_recording_with_its_link_says_what_its_profile_said(sim, tmp_path):
     link = Link(bytes_per_us=900.0, command_us=1.0, sync_us=400.0)
     recording = Recording((Command(500.0), Command(100.0, down_bytes=4, sync=True)), link)
@@ -217,6 +230,7 @@ def test_a_file_of_ones_own_is_used_and_its_kind_is_known_by_its_columns(sim, tm
         (["--arrivals", "azure", "--rate", "3"], "--rate would be ignored"),
         (["--arrivals", "poisson", "--burst", "3"], "--burst would be ignored"),
         (["--round-trip-us", "3"], "--recording FILE"),
+        (["--outstanding-reads", "3"], "--recording FILE"),
         (["--move-pause-s", "3"], "--moves above 0"),
         (["--mttr-s", "3"], "--mtbf-h above 0"),
         (["--against-exclusive", "--policy", "fgd,best_fit"], "just one"),
