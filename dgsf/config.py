@@ -90,6 +90,11 @@ class Settings:
     placement: str = _setting(
         DEFAULT_PLACEMENT, "policy that picks the device for a new worker", choices=PLACEMENT_POLICIES
     )
+    speeds: str = _setting(
+        "",
+        "JSON file of how fast functions run on each device type (function -> type -> speed, or Gavel's table), for "
+        "placement; empty: learned from runs, and until then as devices declare",
+    )
     consolidate: float = _setting(
         0.0,
         "sessions that may be moved per hour while they run, so that a device becomes free; 0: none. Each stands still "

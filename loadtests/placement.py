@@ -14,10 +14,9 @@ from random import Random
 from statistics import mean, stdev
 
 from dgsf.config import load_settings
-from dgsf.core.placement import Policy, Workload
+from dgsf.core.placement import Policy, Speeds, Workload, make_policy
 from dgsf.core.placement.classic import BestFit, DotProduct, GpuClustering, GpuPacking, RandomFit
 from dgsf.core.placement.fgd import Fgd
-from dgsf.core.placement.gavel import Gavel
 from dgsf.core.placement.ours import Dgsf
 from dgsf.errors import DgsfError
 from dgsf.sim import gavel, openb
@@ -37,10 +36,17 @@ OPENB: list[tuple[str, Callable[[Workload], Policy], str]] = [
     ("dgsf, learning", lambda _: Dgsf(), "at most 0.3 above dgsf"),
 ]
 MIXES = ({"k80": 12, "p100": 12, "v100": 12}, {"k80": 20, "p100": 10, "v100": 6}, {"k80": 6, "p100": 10, "v100": 20})
+HETEROGENEOUS = {
+    "gavel, its table": ("gavel", True),
+    "gavel, learning": ("gavel", False),
+    "dgsf, its table": ("dgsf", True),
+    "dgsf, learning": ("dgsf", False),
+}
 LOADS = (0.3, 0.5, 0.7, 0.9)
 TABLES = {
     "openb": "GPUs left unallocated",
     "default": "the default policy beside all others",
+    "mixed": "the default policy beside all others on pools of several types",
     "rate": "placements per second",
     "hours": "GPU hours of the tenants, never moving and moving; planning them takes a quarter of an hour",
     "size": "how many tasks the solver can prove: half an hour and more, not among the usual",
@@ -70,34 +76,44 @@ def show_openb(folder: Path, seeds: int) -> None:
 
 def show_rate(folder: Path) -> None:
     nodes, tasks = openb.read_nodes(folder), openb.read_tasks(folder)
-    shown = table("placements per second, first 5,000 arrivals", "policy", "6212 GPUs", "62120 GPUs", "time ratio")
-    for name, policy in (("fgd", Fgd), ("dgsf", Dgsf)):
+    title = "placements per second, first 5,000 arrivals, policies by name (goal: 2,000; time ratio at most 10)"
+    shown = table(title, "policy", "6212 GPUs", "62120 GPUs", "time ratio")
+    for name in ("fgd", "dgsf", "conspirator"):
         with doing(f"rate, {name}"):
-            small, large = (openb.rate(nodes, tasks, policy(Workload(tasks)), 1, copies, 5000) for copies in (1, 10))
+            small, large = (openb.rate(nodes, tasks, make_policy(name), 1, copies, 5000) for copies in (1, 10))
         shown.add_row(name, f"{small:,.0f}", f"{large:,.0f}", f"{small / large:.1f}")
     console.print(shown)
 
 
 def show_gavel(folder: Path, seeds: int) -> None:
+    """Policies by name, with the table of speeds as the settings would name it, and learning from runs alone."""
     speeds = gavel.read_speeds(folder / gavel.TABLE_FILE)
-    shown = table("mean completion time, gavel ÷ best fit (goal ≤ 0.8)", "pool", *(f"load {load}" for load in LOADS))
+    title = "mean completion time ÷ best fit's (goal for gavel with its table ≤ 0.8)"
+    shown = table(title, "pool", "policy", *(f"load {load}" for load in LOADS))
     for counts in MIXES:
-        cells = []
+        pool = ", ".join(f"{count} {type_}" for type_, count in counts.items())
+        found: dict[str, list[float]] = {name: [] for name in HETEROGENEOUS}
         for load in LOADS:
             with doing(f"gavel, {counts}, load {load}"):
-                cells.append(mean(_gavel_ratio(speeds, counts, load, seed) for seed in range(1, seeds + 1)))
-        name = ", ".join(f"{count} {type_}" for type_, count in counts.items())
-        shown.add_row(name, *(f"{cell:.2f}" for cell in cells))
+                ratios = [_gavel_ratios(speeds, counts, load, seed) for seed in range(1, seeds + 1)]
+            for name in found:
+                found[name].append(mean(each[name] for each in ratios))
+        for name, cells in found.items():
+            shown.add_row(pool, name, *(f"{cell:.2f}" for cell in cells))
     console.print(shown)
 
 
-def _gavel_ratio(speeds: gavel.Speeds, counts: dict[str, int], load: float, seed: int) -> float:
+def _gavel_ratios(speeds: gavel.Speeds, counts: dict[str, int], load: float, seed: int) -> dict[str, float]:
     jobs = gavel.draw_jobs(speeds, 1000, load * gavel.blind_rate(speeds, counts), Random(seed))
-    times = [
-        gavel.mean_completion(jobs, gavel.mixed_pool(counts, Random(seed)), policy, speeds)
-        for policy in (Gavel(speeds), BestFit())
-    ]
-    return times[0] / times[1]
+
+    def took(policy: Policy) -> float:
+        return gavel.mean_completion(jobs, gavel.mixed_pool(counts, Random(seed)), policy, speeds)
+
+    blind = took(make_policy("best_fit"))
+    return {
+        words: took(make_policy(name, Speeds(speeds) if knows else None)) / blind
+        for words, (name, knows) in HETEROGENEOUS.items()
+    }
 
 
 def _positive(text: str) -> int:
@@ -149,6 +165,7 @@ def _show(chosen: argparse.Namespace, folder: Path) -> None:
     tables: dict[str, Callable[[], None]] = {
         "openb": lambda: show_openb(folder, chosen.seeds),
         "default": lambda: placement_default.show(folder, chosen.seeds),
+        "mixed": lambda: placement_default.show_mixed(chosen.seeds),
         "rate": lambda: show_rate(folder),
         "hours": lambda: placement_hours.show(folder),
         "size": lambda: placement_optimum.show_size(folder, chosen.windows, chosen.solver_seconds),

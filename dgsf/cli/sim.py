@@ -23,6 +23,7 @@ from dgsf.errors import UsageError
 
 if TYPE_CHECKING:
     from dgsf.core.perfmodel import Link
+    from dgsf.core.placement import Speeds
     from dgsf.core.placement.consolidate import MoveRules
     from dgsf.sim.experiment import Experiment, Progress
     from dgsf.sim.result import Result
@@ -104,6 +105,17 @@ Dates and times are written like 2024-01-31 13:45:00; cpu_milli is 1000 per core
     "--link-mib-per-s",
     type=click.FloatRange(0, min_open=True),
     help="of the fabric, with --recording (what was measured with it, or 1200)",
+)
+@click.option(
+    "--outstanding-reads",
+    type=click.IntRange(0),
+    help="read requests of 4 KiB that the fabric has under way at once, with --recording; 0: no limit (what was "
+    "measured with it, or no limit)",
+)
+@click.option(
+    "--speeds",
+    type=click.Path(path_type=Path),
+    help="JSON file: function -> device type -> speed, or Gavel's table; functions run so, and placement knows it",
 )
 @click.option("--policy", "policies", multiple=True, help="placement policies to compare: a,b,c or 'all'")
 @click.option("--seeds", type=click.IntRange(1, 1000), default=1, show_default=True, help="runs to take the mean of")
@@ -203,7 +215,14 @@ def _experiment(options: Options, changes: dict[str, float]) -> Experiment:
         slo_s=options.slo_s, fair=not options.fifo, exclusive=options.exclusive,
         durations=options.durations, moves=_move_rules(options), seed=options.seed,
     )  # fmt: skip
-    return Experiment(_workload(options, changes), load_pool(options.pool), policies, rules, options.seeds)
+    pool = dataclasses.replace(load_pool(options.pool), speeds=_speeds(options))
+    return Experiment(_workload(options, changes), pool, policies, rules, options.seeds)
+
+
+def _speeds(options: Options) -> Speeds | None:
+    from dgsf.speedtable import read_speeds
+
+    return None if options.speeds is None else read_speeds(options.speeds, "--speeds")
 
 
 def _policies(given: tuple[str, ...]) -> tuple[str, ...]:
@@ -261,7 +280,8 @@ def _changes(options: Options) -> tuple[Options, dict[str, float]]:
     if options.recording is None:
         return options, changes
     attach, slowdown, link = _remoting(options, options.recording)
-    chosen = dataclasses.replace(options, attach=attach, link_mib_per_s=link.bytes_per_us / MIB_PER_S)
+    speed, reads = link.bytes_per_us / MIB_PER_S, link.outstanding_reads
+    chosen = dataclasses.replace(options, attach=attach, link_mib_per_s=speed, outstanding_reads=reads)
     return chosen, {**changes, "slowdown": slowdown}
 
 
@@ -273,7 +293,8 @@ def _remoting(options: Options, file: Path) -> tuple[str, float, Link]:
     recording = load_recording(file)
     link = recording.link or Link(bytes_per_us=FABRIC_MIB_PER_S * MIB_PER_S)
     speed = link.bytes_per_us if options.link_mib_per_s is None else options.link_mib_per_s * MIB_PER_S
-    link = dataclasses.replace(link, round_trip_us=options.round_trip_us, bytes_per_us=speed)
+    reads = link.outstanding_reads if options.outstanding_reads is None else options.outstanding_reads
+    link = dataclasses.replace(link, round_trip_us=options.round_trip_us, bytes_per_us=speed, outstanding_reads=reads)
     choice = choose_attach(recording, link)
     attach = choice.attach if options.attach == "auto" else options.attach
     costs = f"as measured with the recording, {human_us(round(link.sync_us))} per answer beside the round trip"

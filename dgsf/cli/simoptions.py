@@ -48,6 +48,8 @@ class Options:
     attach: str
     round_trip_us: float
     link_mib_per_s: float | None
+    outstanding_reads: int | None
+    speeds: Path | None
     policies: tuple[str, ...]
     seeds: int
     seed: int
@@ -91,7 +93,9 @@ _BELONGINGS = (
         ("durations",), lambda given: given.arrivals in TASKS, f"a trace of tasks (--arrivals {' or '.join(TASKS)})"
     ),
     _Belonging(
-        ("attach", "round_trip_us", "link_mib_per_s"), lambda given: given.recording is not None, "--recording FILE"
+        ("attach", "round_trip_us", "link_mib_per_s", "outstanding_reads"),
+        lambda given: given.recording is not None,
+        "--recording FILE",
     ),
     _Belonging(("planned",), lambda given: given.arrivals == "tenants", "parts of devices (--arrivals tenants)"),
     _Belonging(("move_copy_s", "move_pause_s"), lambda given: given.moves > 0, "--moves above 0"),

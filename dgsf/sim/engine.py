@@ -218,6 +218,7 @@ class Simulator:
         self.wait_s[call] = now - self.workload.arrival_s[call]
         item.call = call
         item.began = now
+        item.loaded = load_s
         spec = self.workload.functions[item.function]
         run_s = self.workload.run_s[call] * spec.slowdown
         item.work = load_s + (run_s / item.speed if spec.scales else run_s)
@@ -235,6 +236,8 @@ class Simulator:
 
     def _ended(self, item: Instance) -> None:
         call, now = item.call, self.now
+        if self.machine.learns:
+            self.machine.ran(item, now - item.began - item.loaded)
         self._stop(item)
         self.done_s[call] = now - self.workload.arrival_s[call]
         queue = self._queues[item.function]

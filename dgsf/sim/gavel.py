@@ -6,9 +6,7 @@ completion time.  A policy that knows speeds also says which of the waiting jobs
 
 from __future__ import annotations
 
-import ast
 import heapq
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +15,7 @@ from random import Random
 from dgsf.core.placement import DeviceView, Placement, Placer, Policy, Pool, Request
 from dgsf.core.placement.gavel import Gavel
 from dgsf.core.placement.model import PLENTY, WHOLE
+from dgsf.core.placement.speeds import parse_speeds
 from dgsf.errors import TraceError
 from dgsf.sim.tracefiles import published
 
@@ -35,29 +34,16 @@ class Job:
 def read_speeds(path: Path, types: Sequence[str] = TYPES) -> Speeds:
     """Steps per second of each model alone on one device, for models that run on every type."""
     try:
-        table = json.loads(published(path).read_text(encoding="utf-8"))
+        speeds = parse_speeds(published(path).read_text(encoding="utf-8"))
     except OSError as error:
         raise TraceError(f"{path}: cannot be read: {error.strerror or error}") from error
-    except json.JSONDecodeError as error:
-        raise TraceError(f"{path}: line {error.lineno}, column {error.colno}: {error.msg}") from error
-    speeds: Speeds = {}
+    except ValueError as error:
+        raise TraceError(f"{path}: {error}") from error
     for type_ in types:
-        if not isinstance(table, dict) or not isinstance(table.get(type_), dict):
+        if not any(type_ == known for _, known in speeds):
             raise TraceError(f"{path}: no table for device type '{type_}'")
-        for key, row in table[type_].items():
-            _enter(path, type_, key, row, speeds)
-    everywhere = {model for model, _ in speeds if all(speeds.get((model, type_), 0) > 0 for type_ in types)}
-    return {pair: speed for pair, speed in speeds.items() if pair[0] in everywhere}
-
-
-def _enter(path: Path, type_: str, key: str, row: object, speeds: Speeds) -> None:
-    try:
-        model, devices = ast.literal_eval(key)
-        alone = row["null"] if isinstance(row, dict) else None
-        if devices == 1:
-            speeds[model, type_] = float(alone)  # type: ignore[arg-type]  # what is no number is an error
-    except (ValueError, SyntaxError, TypeError, KeyError) as error:
-        raise TraceError(f"{path}: table '{type_}', row {key!r}: expected a model and its speed alone") from error
+    everywhere = {model for model, _ in speeds if all((model, type_) in speeds for type_ in types)}
+    return {pair: speed for pair, speed in speeds.items() if pair[0] in everywhere and pair[1] in types}
 
 
 def draw_jobs(speeds: Speeds, count: int, rate_per_s: float, random: Random, mean_s: float = 3600.0) -> list[Job]:
@@ -105,7 +91,7 @@ class _Run:
         self._speeds = speeds
         self._placer = Placer(pool, policy, Random(0))  # noqa: S311 (repeatable on purpose)
         self._waiting: list[Job] = []
-        self._running: list[tuple[float, int, Request, Placement]] = []
+        self._running: list[tuple[float, int, float, Request, Placement]] = []
         self._number = 0
         self._spent = 0.0
 
@@ -119,8 +105,9 @@ class _Run:
 
     def _end_until(self, now: float) -> None:
         while self._running and self._running[0][0] <= now:
-            end, _, request, placement = heapq.heappop(self._running)
+            end, _, began, request, placement = heapq.heappop(self._running)
             self._pool.give_back(request, placement)
+            self._policy.ran(request.function, self._type_of(placement), end - began)
             self._start(end)
 
     def _start(self, now: float) -> None:
@@ -134,7 +121,7 @@ class _Run:
             end = now + job.steps / self._speeds[job.model, self._type_of(answer)]
             self._spent += end - job.arrival_s
             self._number += 1
-            heapq.heappush(self._running, (end, self._number, request, self._pool.take(request, answer)))
+            heapq.heappush(self._running, (end, self._number, now, request, self._pool.take(request, answer)))
 
     def _next(self, waiting: Sequence[Job]) -> Job:
         """The first come, or with a policy that knows speeds the one that the free devices suit best."""

@@ -9,8 +9,8 @@ class Instance:
     """Where it is, what it runs, and since when."""
 
     __slots__ = (
-        "began", "call", "dead", "devices", "ends_at", "expiring", "function", "idle_since", "placement", "request",
-        "row", "share", "slow", "speed", "updated", "version", "work",
+        "began", "call", "dead", "devices", "ends_at", "expiring", "function", "idle_since", "loaded", "placement",
+        "request", "row", "share", "slow", "speed", "updated", "version", "work",
     )  # fmt: skip
 
     def __init__(self, function: int, request: Request, placement: Placement, speed: float, ends_at: float) -> None:
@@ -22,6 +22,7 @@ class Instance:
         self.speed = speed
         self.call = -1  # the call that it runs; -1: idle
         self.began = 0.0
+        self.loaded = 0.0  # seconds of the call that went by before it ran
         self.work = 0.0  # seconds left at full speed
         self.updated = 0.0  # when `work` was true
         self.slow = 1.0

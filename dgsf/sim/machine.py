@@ -30,7 +30,8 @@ def device_views(spec: PoolSpec) -> list[DeviceView]:
             views.append(
                 DeviceView(
                     id=len(views), type=node.type, kind="sim", healthy=True, slots=1, memory_bytes=memory, free_slots=1,
-                    free_memory=memory, speed=figures.speed, node=node.name, free_share=WHOLE,
+                    free_memory=memory, speed=figures.speed, price=figures.price_per_h, node=node.name,
+                    free_share=WHOLE,
                 )
             )  # fmt: skip
     return views
@@ -49,6 +50,7 @@ def request_of(spec: FunctionSpec, tenant: str, *, exclusive: bool, duration_s: 
         cpu_milli=spec.cpu_milli,
         host_memory=spec.host_memory_mib * _MIB,
         duration_s=duration_s,
+        scales=spec.scales,
     )
 
 
@@ -59,11 +61,17 @@ class Machine:
         views = device_views(spec)
         nodes = [NodeView(node.name, node.cpu_milli, node.memory_mib * _MIB) for node in spec.nodes]
         self.pool = Pool.of(views, nodes)
-        self._placer = Placer(self.pool, make_policy(policy), Random(seed))  # noqa: S311  # a simulation
+        self._speeds = spec.speeds
+        self._policy = make_policy(policy, spec.speeds)
+        self._placer = Placer(self.pool, self._policy, Random(seed))  # noqa: S311  # a simulation
         self.devices = len(views)
         self.types = [view.type for view in views]
         self._price_per_s = [spec.figures(view.type).price_per_h / 3600 for view in views]
-        self._speed_of_row = self.pool.speed.tolist()
+        self._types = [name for name, _ in self.pool.names]
+        self._declared = np.array([spec.figures(type_).speed for type_ in self._types], dtype=np.float64)
+        self._model_of_row = self.pool.model.tolist()
+        self._speed_of: dict[str, list[float]] = {}  # function: on each model
+        self.learns = len(self._types) > 1  # what runs took on each type may matter
         self._held = [0] * len(views)
         self.booked = 0  # thousandths
         self.most_booked = 0  # for any time at all: what comes and goes at one instant does not count
@@ -83,7 +91,7 @@ class Machine:
             return found
         ends_at = now + request.duration_s if request.duration_s else 0.0
         taken = self.pool.take(request, found, ends_at)
-        item = Instance(function, request, taken, self._speed_of(taken), ends_at)
+        item = Instance(function, request, taken, self._speed(request, taken), ends_at)
         self._hold(item, now)
         return item
 
@@ -124,8 +132,19 @@ class Machine:
     def set_health(self, device: int, healthy: bool) -> None:
         self.pool.set_health(device, healthy)
 
-    def _speed_of(self, placement: Placement) -> float:
-        return float(self._speed_of_row[placement.row]) if placement.devices else 1.0
+    def ran(self, item: Instance, seconds: float) -> None:
+        """A call has run for so long, loading not counted."""
+        if item.devices:
+            self._policy.ran(item.request.function, self._types[self._model_of_row[item.row]], seconds)
+
+    def _speed(self, request: Request, placement: Placement) -> float:
+        if not placement.devices:
+            return 1.0
+        speeds = self._speed_of.get(request.function)
+        if speeds is None:
+            known = self._speeds.of(request.function, self._types, self._declared) if self._speeds else self._declared
+            speeds = self._speed_of[request.function] = known.tolist()
+        return float(speeds[self._model_of_row[placement.row]])
 
     def _meter(self, now: float) -> None:
         passed = now - self._at

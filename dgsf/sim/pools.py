@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from dgsf.core.placement import Speeds
 from dgsf.errors import TraceError, UsageError
 from dgsf.sim.tracefiles import optional_text, read_rows, text, whole
 
@@ -61,6 +62,7 @@ class PoolSpec:
 
     name: str
     nodes: Sequence[Node]
+    speeds: Speeds | None = None  # by function and type, instead of the type's one figure
 
     @property
     def devices(self) -> int:

@@ -22,6 +22,7 @@ def view_of(row: DeviceRow, used_slots: int = 0, used_memory: int = 0) -> Device
         free_slots=row.slots - used_slots,
         free_memory=row.memory_bytes - used_memory,
         speed=row.speed,
+        price=float(row.price_nano_per_us),
         node=row.node,
         node_cpu_milli=_cpu_milli(row),
     )

@@ -65,6 +65,19 @@ def test_a_trace_is_replayed_faster(sim, tmp_path):
     assert ends[0] > 60 > ends[1] > 6
 
 
+def test_a_table_of_speeds_is_true_of_the_runs_and_known_to_placement(sim, tmp_path):
+    file = tmp_path / "speeds.json"
+    words = ("--pool", "T4:16,A100:16", "--functions", "2", "--policy", "gavel,best_fit", "--json")
+    file.write_text(json.dumps({f"fn-{number}": {"t4": 9, "A100": 1} for number in range(2)}))
+    _, out, _ = sim(*words, "--speeds", str(file))
+    known, blind = (result["done_mean_s"] for result in json.loads(out)["results"])
+    _, out, _ = sim(*words)
+    assert known <= blind < json.loads(out)["results"][1]["done_mean_s"], "T4 runs at 6 instead of 1"
+    file.write_text('{"fn-0": {"T4": "x"}}')
+    code, _, err = sim(*words, "--speeds", str(file))
+    assert code == 2 and "speeds.json: function 'fn-0', device type 'T4': 'x' is no speed" in err
+
+
 def test_a_recording_slows_the_calls_down(sim, tmp_path):
     file = tmp_path / "r.jsonl"
     file.write_text('{"kernel_us": 50, "down_bytes": 4, "sync": true}\n' * 10)
@@ -76,6 +89,19 @@ def test_a_recording_slows_the_calls_down(sim, tmp_path):
     _, out, err = sim(*remoted)
     assert json.loads(out)["results"][0] == near
     assert "attach near: over the fabric it would take 2.00 x native: 10 sync points" in err
+
+
+def test_few_outstanding_reads_slow_down_what_brings_much_back(sim, tmp_path):
+    file = tmp_path / "run.jsonl"
+    save_recording(file, Recording((Command(1000.0, down_bytes=2**20, sync=True),)))
+    words = ("--recording", str(file), "--attach", "fabric", "--round-trip-us", "50", "--json")
+
+    def done_s(*more):
+        return json.loads(sim(*words, *more)[1])["results"][0]["done_mean_s"]
+
+    free, few = done_s(), done_s("--outstanding-reads", "4")
+    assert done_s("--outstanding-reads", "0") == done_s("--outstanding-reads", "100000") == free
+    assert few > 1.5 * free, "4 x 4 KiB per 50 µs instead of 1200 MiB/s"
 
 
 def test_a_recording_with_its_link_says_what_its_profile_said(sim, tmp_path):
@@ -204,6 +230,7 @@ def test_a_file_of_ones_own_is_used_and_its_kind_is_known_by_its_columns(sim, tm
         (["--arrivals", "azure", "--rate", "3"], "--rate would be ignored"),
         (["--arrivals", "poisson", "--burst", "3"], "--burst would be ignored"),
         (["--round-trip-us", "3"], "--recording FILE"),
+        (["--outstanding-reads", "3"], "--recording FILE"),
         (["--move-pause-s", "3"], "--moves above 0"),
         (["--mttr-s", "3"], "--mtbf-h above 0"),
         (["--against-exclusive", "--policy", "fgd,best_fit"], "just one"),

@@ -18,6 +18,7 @@ from dgsf.core.placement import (
     Refusal,
     Request,
     Workload,
+    fragmentation,
     make_policy,
     policy_names,
 )
@@ -117,6 +118,25 @@ def test_fgd_keeps_the_room_that_popular_shapes_can_use():
     assert place(Dgsf(workload), share(300), devices).devices == (2,)
 
 
+@pytest.mark.parametrize("name", ["fgd", "dgsf"])
+def test_a_pool_measured_in_blocks_is_measured_the_same(name, monkeypatch):
+    def run():
+        pool = Pool.of([gpu(number, f"n{number // 4}", free=100 * (number % 7) + 400) for number in range(64)])
+        placer = Placer(pool, make_policy(name), Random(0))
+        places = []
+        for turn in range(120):
+            request = share((150, 250, 400)[turn % 3])
+            answer = placer.place(request)
+            if isinstance(answer, Placement):
+                pool.take(request, answer)
+                places.append(answer.devices)
+        return places
+
+    whole = run()
+    monkeypatch.setattr(fragmentation, "BLOCK", 4)
+    assert run() == whole
+
+
 def test_ours_does_not_strand_gpus_without_processors():
     hungry = share(1000, devices=1, cpu_milli=10_000)
     workload = Workload([hungry] * 10)
@@ -158,10 +178,10 @@ def test_of_two_devices_the_one_with_more_tasks_stays_in_use_longer():
 
 
 def test_gavel_picks_the_type_that_suits_the_function():
-    devices = [gpu(1, type_="K80"), gpu(2, type_="V100")]
+    devices = [gpu(1, type_="K80", price=1.0), gpu(2, type_="V100", price=4.0)]
     speeds = {("conv", "K80"): 1.0, ("conv", "V100"): 9.0, ("tiny", "K80"): 2.0, ("tiny", "V100"): 2.2}
-    dear = Gavel(speeds, {"K80": 1.0, "V100": 4.0}, cost_weight=1.0)
-    assert place(Gavel(speeds), share(100, function="tiny"), devices).devices == (2,)
+    dear = Gavel(speeds, cost_weight=1.0)
+    assert place(Gavel(speeds, cost_weight=0.0), share(100, function="tiny"), devices).devices == (2,)
     assert place(dear, share(100, function="tiny"), devices).devices == (1,)
     assert place(dear, share(100, function="conv"), devices).devices == (2,)
     soon = share(100, function="tiny", duration_s=10.0, deadline_s=10.5)

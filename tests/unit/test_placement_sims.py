@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import product
 from random import Random
 
 import pytest
@@ -13,7 +14,7 @@ from dgsf.core.placement.fgd import Fgd
 from dgsf.core.placement.gavel import Gavel
 from dgsf.core.placement.holdings import Slicing
 from dgsf.core.placement.ours import Dgsf
-from dgsf.core.placement.plan import plan
+from dgsf.core.placement.plan import plan, time_in_use
 from dgsf.core.placement.slices import Conspirator
 from dgsf.errors import TraceError, UsageError
 from dgsf.sim import gavel, openb, optimum, tenants, windows
@@ -114,6 +115,76 @@ def test_the_optimum_is_between_the_bound_and_our_plan(fractions):
     assert one.optimum.proved
     assert tenants.bound_hours(tasks) - 1e-9 <= one.optimum.gpu_hours
     assert one.planned >= 1 - 1e-9 and one.one_by_one >= 1 - 1e-9
+
+
+KINDS = (optimum.GpuKind("slow", 2, 1.0, 1.0), optimum.GpuKind("fast", 2, 2.6, 2.0))
+
+
+def _least_cost(tasks, kinds):
+    """By trying all assignments."""
+    gpus = [kind for kind in kinds for _ in range(kind.count)]
+    found = [_cost(tasks, gpus, choice) for choice in product(range(len(gpus)), repeat=len(tasks))]
+    return min(cost for cost in found if cost is not None)
+
+
+def _cost(tasks, gpus, choice):
+    total = 0.0
+    for gpu, kind in enumerate(gpus):
+        mine = [(task.arrival_s, task.arrival_s + task.duration_s / kind.speed, task.percent)
+                for task, place in zip(tasks, choice, strict=True) if place == gpu]  # fmt: skip
+        if any(sum(p for start, end, p in mine if start <= at < end) > 100 for at, _, _ in mine):
+            return None
+        total += kind.price_per_h * time_in_use(mine, [0] * len(mine))
+    return total / 3600
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_least_cost_on_several_kinds_is_what_trying_all_assignments_finds(seed):
+    pytest.importorskip("ortools")
+    random = Random(seed)
+    tasks = sorted(
+        (Task("t", float(random.randrange(60)), float(random.randrange(20, 300)), random.choice([20, 40, 60, 75]))
+         for _ in range(5)),
+        key=lambda task: task.arrival_s,
+    )  # fmt: skip
+    found = optimum.best_cost(tasks, KINDS, 60.0)
+    assert found.proved and found.cost == pytest.approx(_least_cost(tasks, KINDS))
+    slow = optimum.best_cost(tasks, [optimum.GpuKind("slow", 5, 1.0)], 60.0)
+    assert slow.cost == pytest.approx(slow.gpu_hours) == pytest.approx(optimum.best_hours(tasks, 60.0, 5).gpu_hours)
+
+
+def test_a_faster_kind_is_taken_where_it_costs_less_for_the_work():
+    pytest.importorskip("ortools")
+    tasks = [Task("t", 0.0, 3600.0, 60), Task("t", 0.0, 3600.0, 60)]
+    for price, kind, cost in ((1.9, "fast", 1.9), (2.1, "slow", 2.0)):
+        kinds = [optimum.GpuKind("slow", 2), optimum.GpuKind("fast", 2, price, 2.0)]
+        found = optimum.best_cost(tasks, kinds, 60.0)
+        assert (set(found.kinds), found.cost) == ({kind}, pytest.approx(cost))
+        sliced = optimum.best_cost(tasks, kinds, 60.0, (14, 28, 42, 57, 100))
+        assert (set(sliced.kinds), sliced.cost) == ({kind}, pytest.approx(cost))
+
+
+def test_slices_on_several_kinds_end_with_the_tasks_of_their_kind():
+    """On a fast GPU the first task is over when the third comes: one is enough, though two slices of 57 do not fit."""
+    pytest.importorskip("ortools")
+    tasks = [Task("a", 0.0, 100.0, 50), Task("a", 10.0, 40.0, 5), Task("b", 60.0, 100.0, 50)]
+    fractions = (14, 57, 100)
+    fast = optimum.best_cost(
+        tasks, [optimum.GpuKind("slow", 2, 9.0), optimum.GpuKind("fast", 1, 1.0, 2.0)], 60.0, fractions
+    )
+    assert fast.kinds == ("fast",) * 3 and fast.gpu_hours * 3600 == pytest.approx(50 + 50)
+    slow = optimum.best_cost(
+        tasks, [optimum.GpuKind("slow", 2, 1.0), optimum.GpuKind("fast", 1, 9.0, 2.0)], 60.0, fractions
+    )
+    assert slow.kinds == ("slow",) * 3 and slow.gpu_hours * 3600 == pytest.approx(100 + 100)
+
+
+def test_a_share_above_the_largest_fraction_is_told():
+    pytest.importorskip("ortools")
+    with pytest.raises(UsageError, match="task 1 of tenant 'x' asks for 60 % of a GPU; the largest fraction is 57 %"):
+        optimum.best_hours([Task("x", 0.0, 1.0, 5), Task("x", 0.0, 1.0, 60)], 1.0, 2, (14, 57))
+    with pytest.raises(UsageError, match="GPUs 'T4': expected a count and a speed above 0"):
+        optimum.GpuKind("T4", 1, speed=0.0)
 
 
 def test_without_the_solver_the_error_says_what_to_install(monkeypatch):

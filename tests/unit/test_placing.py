@@ -2,10 +2,11 @@
 
 from dataclasses import replace
 from datetime import UTC, datetime
+from random import Random
 
 from dgsf.clock import ManualClock
 from dgsf.core.durations import Durations, remaining
-from dgsf.core.placement import Chooser
+from dgsf.core.placement import Chooser, DeviceView, Placer, Pool
 from dgsf.core.placement.gavel import Gavel
 from dgsf.core.residency import Residency
 from dgsf.store.rows import DeviceRow, LeaseGrant, LeaseRow
@@ -126,8 +127,14 @@ def test_a_deadline_is_compared_with_the_call_and_not_with_the_life_of_its_worke
     held.worker("f", 1, 600)
     request = held.placing.request(want("f", run_s=2.0, deadline_s=5.0))
     assert (request.duration_s, request.due_s, request.deadline_s) == (600, 2.0, 5.0)
-    gavel = Gavel({("f", "slow"): 1.0, ("f", "fast"): 2.0})
-    assert not gavel._late(request, 1.0) and gavel._late(replace(request, deadline_s=3.0), 1.0)
+    devices = [
+        DeviceView(n, t, "cuda", True, 1, 8 * GIB, 1, 8 * GIB, price=p) for n, t, p in ((1, "slow", 1), (2, "fast", 9))
+    ]
+    gavel = Gavel({("f", "slow"): 1.0, ("f", "fast"): 2.0}, cost_weight=1.0)
+    for deadline_s, chosen in ((5.0, 1), (3.0, 2)):
+        pool = Pool.of(devices)
+        answer = Placer(pool, gavel, Random(0)).place(replace(request, deadline_s=deadline_s))
+        assert answer.devices == (chosen,), "the fast one is dear, and taken only where the slow one would be late"
 
 
 def test_processors_are_those_of_the_node_whichever_of_its_servers_they_were_given_by():

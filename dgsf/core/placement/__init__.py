@@ -9,6 +9,7 @@ from dgsf.core.placement.placer import Placer
 from dgsf.core.placement.policy import Policy
 from dgsf.core.placement.pool import Pool
 from dgsf.core.placement.registry import Chooser, choose, make_policy, policy_names
+from dgsf.core.placement.speeds import Speeds
 from dgsf.core.placement.workload import Workload
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "Refusal",
     "Request",
     "Slice",
+    "Speeds",
     "Workload",
     "choose",
     "could_ever_fit",

@@ -36,6 +36,7 @@ class DeviceView:
     free_slots: int
     free_memory: int
     speed: float = 1.0
+    price: float = 1.0  # of the same time as that of others, in any unit
     node: str = ""  # empty: a node of its own
     node_cpu_milli: int = PLENTY  # what its node has in all, in thousandths of a processor
     free_share: int | None = None  # thousandths; None: counted by slots
@@ -73,6 +74,7 @@ class Request:
     deadline_s: float | None = None  # from now
     run_s: float = 0.0  # expected of what has the deadline, if that is less than the whole: one call of a worker
     weights: str = ""  # name of the weights it loads
+    scales: bool = True  # a faster device shortens it
 
     @property
     def due_s(self) -> float:

@@ -3,7 +3,8 @@
 The terms, all in thousandths of a device: how much less of the row the popular shapes can use (FGD's gradient), how
 many devices lose the processors they need (stranded), by how much the price of the shared device's room falls, how
 much longer the device stays in use (FGD alone would rather open an idle one), and how full the row is left, as a
-tie-break.  Weights that a request needs draw it to where they are.
+tie-break.  Weights that a request needs draw it to where they are.  Before all that, types that differ in speed or
+price are weighed (`merit`); the terms decide among equals.
 """
 
 from __future__ import annotations
@@ -16,11 +17,13 @@ import numpy as np
 from dgsf.core.placement.classic import LARGE_CPU, LARGE_GPU, asked
 from dgsf.core.placement.fgd import Fgd, best_columns
 from dgsf.core.placement.hours import hours_cost
+from dgsf.core.placement.merit import Levels, Merit
 from dgsf.core.placement.model import WHOLE, Placement, Request
 from dgsf.core.placement.need import Need
 from dgsf.core.placement.policy import placed
 from dgsf.core.placement.pool import Floats, Ints, Pool
 from dgsf.core.placement.prices import room_prices
+from dgsf.core.placement.speeds import Speeds
 from dgsf.core.placement.workload import Popular, Workload
 
 GRADIENT = 0.2
@@ -30,6 +33,7 @@ PRICE = 4.0
 LONGER = 150.0
 MEMORY_FIT = 0.01  # among equals, the device with the least memory left
 LOCALITY = 5.0 * WHOLE
+MERIT_STEP = 1e6
 
 
 def longer_in_use(tasks: Ints) -> Floats:
@@ -47,8 +51,20 @@ class Dgsf(Fgd):
 
     def __init__(self, workload: Workload | None = None) -> None:
         super().__init__(workload)
+        self.use(Speeds())
+        self._levels: Levels | None = None
         self._kappa = 0.0
         self._prices: Floats = np.zeros(WHOLE + 1)
+
+    def use(self, speeds: Speeds) -> None:
+        self._merit = Merit(speeds)
+
+    def ran(self, function: str, type_: str, seconds: float) -> None:
+        self._merit.speeds.saw(function, type_, seconds)
+
+    def observe(self, request: Request, pool: Pool) -> None:
+        super().observe(request, pool)
+        self._levels = self._merit.levels(request, pool)
 
     def measure_by(self, popular: Popular, pool: Pool) -> None:
         super().measure_by(popular, pool)
@@ -56,7 +72,8 @@ class Dgsf(Fgd):
         self._prices = WHOLE * room_prices(popular.shared)
 
     def cache_key(self, request: Request) -> object:
-        return (request.shape, request.weights)
+        key = (request.shape, request.weights)
+        return key if self._levels is None else (*key, self._levels)
 
     def decides(self, request: Request) -> bool:
         return request.duration_s > 0 and request.devices == 0 and request.share not in (0, WHOLE)
@@ -72,6 +89,8 @@ class Dgsf(Fgd):
         idle = pool.tasks[rows, columns] == 0
         cost = hours_cost(pool.until[rows, columns], rest, idle, pool.now, need.request.duration_s)
         cost += need.rank[rows] * 1e9 - self._drawn(pool, need, rows, columns)
+        if self._levels is not None:
+            cost += self._worse(pool, rows)
         best = int(cost.argmin())
         row = int(rows[best])
         return placed(pool, row, (int(columns[best]),), int(need.share[row]))
@@ -79,6 +98,8 @@ class Dgsf(Fgd):
     def score(self, pool: Pool, need: Need, rows: Ints) -> tuple[Floats, Ints | None]:
         assert self._measure is not None
         values = self._of_row(pool, need, rows)
+        if self._levels is not None:
+            values -= self._worse(pool, rows)
         if need.whole or not need.devices:
             return values + GRADIENT * self._measure.fall(pool, need, rows, None), None
         which, columns = np.nonzero(need.columns(pool, rows))
@@ -101,6 +122,11 @@ class Dgsf(Fgd):
             stranded = np.maximum(0.0, gpu_left - WHOLE * cpu_left / self._kappa)
             values -= STRANDED * (stranded - np.maximum(0.0, gpu - WHOLE * cpu / self._kappa))
         return values
+
+    def _worse(self, pool: Pool, rows: Ints) -> Floats:
+        """What rows lose by their type: more than any of the terms can make good, less than the order of types."""
+        worse: Floats = MERIT_STEP * np.array(self._levels)[self._merit.groups(pool).of_row[rows]]
+        return worse
 
     def _drawn(self, pool: Pool, need: Need, rows: Ints, columns: Ints) -> Floats:
         """How much the weights that are already there draw the request to a device."""

@@ -14,6 +14,7 @@ import numpy as np
 from dgsf.core.placement.model import NO_SLICE, Placement, Request
 from dgsf.core.placement.need import Need
 from dgsf.core.placement.pool import Bools, Floats, Ints, Pool
+from dgsf.core.placement.speeds import Speeds
 
 
 class Policy:
@@ -28,6 +29,12 @@ class Policy:
 
     def observe(self, request: Request, pool: Pool) -> None:
         """A request arrives; policies that learn do it here."""
+
+    def use(self, speeds: Speeds) -> None:
+        """What is known of how fast functions run on each type; most policies do not look at it."""
+
+    def ran(self, function: str, type_: str, seconds: float) -> None:
+        """A run has ended on a device of this type; policies that learn speeds do it here."""
 
     def cache_key(self, request: Request) -> object:
         """Requests with one key get one score."""

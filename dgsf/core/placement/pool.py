@@ -52,6 +52,7 @@ class Pool:
     names: list[tuple[str, str]]  # (type, kind)
     nodes: list[str]
     speed: Floats
+    price: Floats
     changes: Ints  # (rows) how often each row has changed
     tasks: Ints  # tasks on each device
     opened: Ints  # the order in which the devices in use came into use
@@ -206,6 +207,7 @@ def _fill(rows: dict[RowKey, list[DeviceView]], nodes: dict[str, NodeView]) -> P
         names=list(names),
         nodes=[key[0] for key in rows],
         speed=np.array([devices[0].speed if devices else 0.0 for devices in rows.values()], dtype=np.float64),
+        price=np.array([devices[0].price if devices else 1.0 for devices in rows.values()], dtype=np.float64),
         changes=np.zeros(len(rows), dtype=np.int64),
         tasks=np.zeros(shape, dtype=np.int64),
         opened=np.zeros(shape, dtype=np.int64),

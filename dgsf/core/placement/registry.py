@@ -14,6 +14,7 @@ from dgsf.core.placement.placer import Placer
 from dgsf.core.placement.policy import Policy
 from dgsf.core.placement.pool import Pool
 from dgsf.core.placement.slices import Conspirator, SlicedHours
+from dgsf.core.placement.speeds import Speeds
 from dgsf.core.policies import DEFAULT_PLACEMENT
 from dgsf.errors import ConfigError
 
@@ -40,11 +41,14 @@ def policy_names() -> tuple[str, ...]:
     return tuple(_MAKERS)
 
 
-def make_policy(name: str) -> Policy:
-    """A policy that learns what it needs from the requests that it sees."""
+def make_policy(name: str, speeds: Speeds | None = None) -> Policy:
+    """A policy that learns what it needs from the requests that it sees; `speeds` tells it what is known of types."""
     if name not in _MAKERS:
         raise ConfigError(f"no placement policy '{name}'; there are: {', '.join(_MAKERS)}")
-    return _MAKERS[name]()
+    policy = _MAKERS[name]()
+    if speeds is not None:
+        policy.use(speeds)
+    return policy
 
 
 class Chooser:

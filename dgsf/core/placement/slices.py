@@ -15,7 +15,7 @@ import numpy as np
 from dgsf.core.placement.model import NEW_SLICE, WHOLE, Placement, Request
 from dgsf.core.placement.need import Need
 from dgsf.core.placement.policy import Policy, placed
-from dgsf.core.placement.pool import OwnedSlice, Place, Pool
+from dgsf.core.placement.pool import Floats, Ints, OwnedSlice, Place, Pool
 
 SEVENTHS = (140, 280, 420, 570, 1000)
 # ours: seconds of one device, tuned as in hours.py
@@ -45,11 +45,13 @@ class Conspirator(Policy):
             (row, column), mine = joined
             return placed(pool, row, (column,), 0, mine.number)
         size = self._size(need)
-        found = _with_room(pool, need, size)
-        if not found:
+        rows, columns = _with_room(pool, need, size)
+        if not len(rows):
             return None
-        row, column = min(found, key=lambda place: (need.rank[place[0]], *_turn(pool, place)))
-        return placed(pool, row, (column,), size, NEW_SLICE)
+        idle = pool.tasks[rows, columns] == 0
+        turn = np.where(idle, np.iinfo(np.int64).max, pool.opened[rows, columns])
+        first = _least(need.rank[rows], turn)
+        return placed(pool, int(rows[first]), (int(columns[first]),), size, NEW_SLICE)
 
     def _size(self, need: Need) -> int:
         """The smallest fraction that holds the request; a whole device if none does."""
@@ -57,13 +59,16 @@ class Conspirator(Policy):
 
     def _joinable(self, pool: Pool, need: Need) -> Iterator[tuple[Place, OwnedSlice]]:
         """Slices of the tenant that have room and are on a device that may be used."""
-        request = need.request
-        in_use = [place for place, owned in pool.slices.items() if owned]
-        for place in sorted(in_use, key=lambda place: _turn(pool, place)):
-            for mine in pool.slices[place]:
-                room = mine.share - mine.used >= (request.share or 0)
-                if room and mine.tenant == request.tenant and _may_use(pool, need, place):
-                    yield place, mine
+        tenant, share = need.request.tenant, need.request.share or 0
+        found = [
+            (place, mine)
+            for place, owned in pool.slices.items()
+            for mine in owned
+            if mine.tenant == tenant and mine.share - mine.used >= share
+        ]
+        for place, mine in sorted(found, key=lambda each: _turn(pool, each[0])):
+            if _may_use(pool, need, place):
+                yield place, mine
 
 
 class SlicedHours(Conspirator):
@@ -77,9 +82,16 @@ class SlicedHours(Conspirator):
             return super().decide(pool, need, random)
         size = self._size(need)
         joinable = self._joinable(pool, need)
-        joins = [(self._join_cost(pool, need, place, mine), place, mine.number) for place, mine in joinable]
-        opens = [(self._open_cost(pool, need, place, size), place, NEW_SLICE) for place in _with_room(pool, need, size)]
-        options = [(int(need.rank[place[0]]), cost, place, number) for cost, place, number in joins + opens]
+        options = [
+            (int(need.rank[place[0]]), self._join_cost(pool, need, place, mine), place, mine.number)
+            for place, mine in joinable
+        ]
+        rows, columns = _with_room(pool, need, size)
+        if len(rows):
+            cost = self._open_cost(pool, need, rows, columns, size)
+            best = _least(need.rank[rows], cost)
+            row, column = int(rows[best]), int(columns[best])
+            options.append((int(need.rank[row]), float(cost[best]), (row, column), NEW_SLICE))
         if not options:
             return None
         _, _, (row, column), number = min(options)
@@ -91,13 +103,12 @@ class SlicedHours(Conspirator):
         longer = max(0.0, end - mine.until) * mine.share / WHOLE
         return max(0.0, end - float(pool.until[place])) + SLICE_LONGER * longer + SLICE_ROOM * left / WHOLE + JOINING
 
-    def _open_cost(self, pool: Pool, need: Need, place: Place, size: int) -> float:
+    def _open_cost(self, pool: Pool, need: Need, rows: Ints, columns: Ints, size: int) -> Floats:
         duration = need.request.duration_s
-        until = max(pool.now, float(pool.until[place]))
-        beyond = until - pool.now - duration
-        cost = max(0.0, -beyond) + DEVICE_ROOM * (int(pool.room[place]) - size) / WHOLE
-        cost += SLICE_TIME * duration * size / WHOLE + MISMATCH * max(0.0, beyond)
-        return cost + (OPENING if pool.tasks[place] == 0 else 0.0)
+        beyond = np.maximum(pool.now, pool.until[rows, columns]) - pool.now - duration
+        cost: Floats = np.maximum(0.0, -beyond) + DEVICE_ROOM * (pool.room[rows, columns] - size) / WHOLE
+        cost += SLICE_TIME * duration * size / WHOLE + MISMATCH * np.maximum(0.0, beyond)
+        return cost + np.where(pool.tasks[rows, columns] == 0, OPENING, 0.0)
 
 
 def _turn(pool: Pool, place: Place) -> tuple[bool, int, Place]:
@@ -117,15 +128,20 @@ def _may_use(pool: Pool, need: Need, place: Place) -> bool:
     )
 
 
-def _with_room(pool: Pool, need: Need, size: int) -> list[Place]:
-    """Devices that can give a new slice; of idle ones only the first of each row."""
-    rows, columns = np.nonzero(pool.room >= size)
-    places: list[Place] = []
-    idle_rows: set[int] = set()
-    for row, column in zip(rows.tolist(), columns.tolist(), strict=True):
-        idle = pool.tasks[row, column] == 0
-        if _may_use(pool, need, (row, column)) and not (idle and row in idle_rows):
-            places.append((row, column))
-            if idle:
-                idle_rows.add(row)
-    return places
+def _with_room(pool: Pool, need: Need, size: int) -> tuple[Ints, Ints]:
+    """Devices that can give a new slice, in the order of the pool; of idle ones only the first of each row."""
+    request = need.request
+    rows = (need.rank >= 0) & (pool.cpu >= request.cpu_milli) & (pool.host_memory >= request.host_memory)
+    able = (pool.room >= size) & (pool.memory >= request.memory_bytes) & rows[:, None]
+    idle = able & (pool.tasks == 0)
+    able &= ~idle
+    first = np.flatnonzero(idle.any(axis=1))
+    able[first, idle[first].argmax(axis=1)] = True
+    found, columns = np.nonzero(able)
+    return found, columns
+
+
+def _least(rank: Ints, cost: Ints | Floats) -> int:
+    """The first with the least cost among those of the most preferred type."""
+    preferred = np.flatnonzero(rank == rank.min())
+    return int(preferred[cost[preferred].argmin()])

@@ -1,0 +1,127 @@
+"""How fast a function runs on each device type: as a table says, else as its runs have shown, else as devices declare.
+
+A table and run times tell only how types compare for one function; the level stays that of the declared speeds.  Of
+types that were not tried, the declared speed is believed; of tried ones it counts like a few runs, so that a handful
+of odd ones changes little.  Nothing here does I/O.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import math
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from dgsf.core.placement.pool import Floats
+
+PRIOR = 8.0  # runs that the declared speed counts as
+REMEMBERED = 64  # about so many runs of a function on a type count
+FUNCTIONS = 10_000  # at most, of which runs are remembered
+SHORTEST_S = 1e-6
+Table = Mapping[tuple[str, str], float]  # (function, device type): work per second
+
+
+@dataclass(slots=True)
+class _Runs:
+    """Runs of one function on one type: the mean of the logarithms of their seconds."""
+
+    count: int = 0
+    mean: float = 0.0
+
+    def add(self, seconds: float) -> None:
+        self.count = min(self.count + 1, REMEMBERED)
+        self.mean += (math.log(max(seconds, SHORTEST_S)) - self.mean) / self.count
+
+
+class Speeds:
+    """What is known of speeds, and what is learned of them."""
+
+    def __init__(self, table: Table | None = None) -> None:
+        self._stated: dict[str, dict[str, float]] = {}
+        for (function, type_), speed in (table or {}).items():
+            self._stated.setdefault(function, {})[type_.lower()] = speed
+        self._runs: OrderedDict[str, dict[str, _Runs]] = OrderedDict()
+
+    def saw(self, function: str, type_: str, seconds: float) -> None:
+        """A run has ended; without what it took to load and start."""
+        if function in self._stated:
+            return
+        runs = self._runs.setdefault(function, {})
+        self._runs.move_to_end(function)
+        if len(self._runs) > FUNCTIONS:
+            self._runs.popitem(last=False)
+        runs.setdefault(type_.lower(), _Runs()).add(seconds)
+
+    def tells(self, function: str) -> bool:
+        """Whether more may be known of the function than devices declare: one type alone compares with nothing."""
+        return len(self._stated.get(function) or self._runs.get(function) or ()) > 1
+
+    def of(self, function: str, types: Sequence[str], declared: Floats) -> Floats:
+        """Its speed on devices of these types, at the level of the speeds that they declare."""
+        names = [type_.lower() for type_ in types]
+        stated = self._stated.get(function)
+        if stated is not None:
+            found = {place: (math.log(stated[name]), 1.0) for place, name in enumerate(names) if name in stated}
+            return _levelled(found, declared, 0.0)
+        runs = self._runs.get(function, {})
+        seen = {place: (-runs[name].mean, float(runs[name].count)) for place, name in enumerate(names) if name in runs}
+        return _levelled(seen, declared, PRIOR)
+
+
+def _levelled(found: Mapping[int, tuple[float, float]], declared: Floats, prior: float) -> Floats:
+    """Declared speeds, changed by what was found: logarithms of speeds and their weights, by place."""
+    speeds = declared.astype(np.float64)
+    compared = {place: each for place, each in found.items() if declared[place] > 0}
+    weight = sum(count for _, count in compared.values())
+    if not weight:
+        return speeds
+    level = sum(count * (log - math.log(declared[place])) for place, (log, count) in compared.items()) / weight
+    for place, (log, count) in compared.items():
+        speeds[place] = math.exp((count * (log - level) + prior * math.log(declared[place])) / (count + prior))
+    return speeds
+
+
+def parse_speeds(text: str) -> dict[tuple[str, str], float]:
+    """A table as JSON: function -> type -> speed, or Gavel's type -> "('model', devices)" -> {"null": speed alone}.
+
+    Of Gavel's, the rows for one device count, and a speed of 0 means that it does not run there.  What is wrong is a
+    ValueError that says where.
+    """
+    try:
+        table = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"line {error.lineno}, column {error.colno}: {error.msg}") from error
+    if not isinstance(table, dict):
+        raise ValueError("expected an object: function -> device type -> speed")
+    speeds: dict[tuple[str, str], float] = {}
+    for outer, rows in table.items():
+        if not isinstance(rows, dict):
+            raise ValueError(f"'{outer}': expected an object: device type -> speed")
+        for inner, value in rows.items():
+            if isinstance(value, dict) or inner.startswith("("):
+                _enter_gavel(outer, inner, value, speeds)
+            else:
+                speeds[outer, inner] = _speed(value, f"function '{outer}', device type '{inner}'", 1e-12)
+    return speeds
+
+
+def _enter_gavel(type_: str, key: str, row: object, speeds: dict[tuple[str, str], float]) -> None:
+    where = f"table '{type_}', row {key!r}"
+    try:
+        model, devices = ast.literal_eval(key)
+        alone = row["null"] if isinstance(row, dict) else None
+    except (ValueError, SyntaxError, TypeError, KeyError) as error:
+        raise ValueError(f"{where}: expected a model and its speed alone") from error
+    speed = _speed(alone, f"{where}: expected a model and its speed alone", 0.0)
+    if devices == 1 and speed:
+        speeds[str(model), type_] = speed
+
+
+def _speed(value: object, where: str, least: float) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value < math.inf:
+        raise ValueError(f"{where}: {value!r} is no speed; write a number above 0")
+    return float(value)

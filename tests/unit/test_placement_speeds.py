@@ -1,0 +1,166 @@
+"""Speeds by function and type: from a table, from runs, from what devices declare; and what placement makes of them."""
+
+from __future__ import annotations
+
+import json
+from random import Random
+
+import numpy as np
+import pytest
+
+from dgsf.config import load_settings
+from dgsf.core.placement import DeviceView, Placement, Placer, Pool, Request, Speeds, make_policy
+from dgsf.core.placement.speeds import parse_speeds
+from dgsf.errors import ConfigError
+from dgsf.speedtable import read_speeds
+
+GIB = 1024**3
+TABLE = {("conv", "K80"): 1.0, ("conv", "V100"): 9.0, ("tiny", "K80"): 2.0, ("tiny", "V100"): 2.0}
+
+
+def gpu(number, type_, speed=1.0, price=1.0, free=1000):
+    return DeviceView(
+        number,
+        type_,
+        "cuda",
+        True,
+        1,
+        8 * GIB,
+        1,
+        8 * GIB,
+        speed=speed,
+        price=price,
+        free_share=free,
+        node=f"n{number}",
+    )
+
+
+def ask(function="f", types=("any",), **more):
+    return Request(types, 0, function=function, share=100, **more)
+
+
+def chosen(policy, request, devices):
+    return Placer(Pool.of(devices), policy, Random(0)).place(request).devices[0]
+
+
+def test_both_forms_of_a_table_are_read():
+    simple = parse_speeds('{"conv": {"K80": 1, "V100": 9.0}}')
+    assert simple == {("conv", "K80"): 1.0, ("conv", "V100"): 9.0}
+    rows = {"v100": {"('conv', 1)": {"null": 9.0, "('x', 1)": [1, 2]}, "('conv', 2)": {"null": 12.0}}}
+    rows["k80"] = {"('conv', 1)": {"null": 1.0}, "('huge', 1)": {"null": 0.0}}
+    assert parse_speeds(json.dumps(rows)) == {("conv", "v100"): 9.0, ("conv", "k80"): 1.0}
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("{", "line 1, column 2"),
+        ("[]", "expected an object: function -> device type -> speed"),
+        ("{}", "has no speeds"),
+        ('{"f": 3}', "'f': expected an object"),
+        ('{"f": {"T4": "fast"}}', "function 'f', device type 'T4': 'fast' is no speed"),
+        ('{"f": {"T4": 0}}', "0 is no speed"),
+        ('{"f": {"T4": true}}', "True is no speed"),
+        ('{"f": {"T4": NaN}}', "nan is no speed"),
+        ('{"k80": {"(1": {"null": 2}}}', "table 'k80', row '\\(1': expected a model"),
+    ],
+)
+def test_a_wrong_table_is_told_with_file_and_place(tmp_path, text, told):
+    file = tmp_path / "s.json"
+    file.write_text(text)
+    with pytest.raises(ConfigError, match=f"DGSF_SPEEDS=.*s.json: .*{told}"):
+        read_speeds(file, "DGSF_SPEEDS")
+
+
+def test_a_table_that_is_not_there_is_told(tmp_path):
+    settings = load_settings({"DGSF_SPEEDS": str(tmp_path / "no.json")})
+    with pytest.raises(ConfigError, match=r"no\.json: cannot be read"):
+        read_speeds(tmp_path / settings.speeds, "DGSF_SPEEDS")
+
+
+def test_a_table_compares_types_at_the_level_that_devices_declare():
+    of = Speeds(TABLE).of("conv", ["k80", "v100", "T4"], np.array([1.0, 1.0, 1.0]))
+    assert of[1] / of[0] == pytest.approx(9) and of[0] * of[1] == pytest.approx(1) and of[2] == 1.0
+    assert Speeds(TABLE).of("stranger", ["k80", "v100"], np.array([1.0, 4.0])).tolist() == [1.0, 4.0]
+
+
+def test_runs_tell_how_types_compare_and_few_of_them_tell_little():
+    speeds, declared = Speeds(), np.array([1.0, 1.0])
+    speeds.saw("f", "K80", 8.0)
+    assert not speeds.tells("f") and speeds.of("f", ["K80", "V100"], declared).tolist() == [1.0, 1.0]
+    speeds.saw("f", "V100", 2.0)
+    few = speeds.of("f", ["K80", "V100"], declared)
+    for _ in range(100):
+        speeds.saw("f", "K80", 8.0)
+        speeds.saw("f", "V100", 2.0)
+    many = speeds.of("f", ["K80", "V100"], declared)
+    assert 1.0 < few[1] / few[0] < 1.5 < 3.2 < many[1] / many[0] <= 4.0
+
+
+@pytest.mark.parametrize("name", ["gavel", "dgsf"])
+def test_by_its_name_a_policy_goes_by_the_table_then_by_runs_then_by_what_devices_declare(name):
+    devices = [gpu(1, "K80"), gpu(2, "V100")]
+    assert chosen(make_policy(name, Speeds(TABLE)), ask("conv"), devices) == 2
+    assert chosen(make_policy(name, Speeds({("conv", "K80"): 3.0, ("conv", "V100"): 1.0})), ask("conv"), devices) == 1
+    learning = make_policy(name)
+    assert chosen(learning, ask("f"), devices) == 1
+    for _ in range(30):
+        learning.ran("f", "K80", 5.0)
+        learning.ran("f", "V100", 1.0)
+    assert (chosen(learning, ask("f"), devices), chosen(learning, ask("g"), devices)) == (2, 1)
+    assert chosen(make_policy(name), ask(), [gpu(1, "T4"), gpu(2, "A100", speed=4.0)]) == 2
+
+
+@pytest.mark.parametrize("name", ["gavel", "dgsf"])
+def test_a_price_that_is_not_worth_it_is_paid_only_for_a_deadline(name):
+    devices = [gpu(1, "slow"), gpu(2, "fast", speed=1.5, price=30.0)]
+    policy = make_policy(name)
+    assert chosen(policy, ask(duration_s=2.0), devices) == 1
+    assert chosen(policy, ask(duration_s=2.0, deadline_s=60.0), devices) == 1
+    assert chosen(policy, ask(duration_s=2.0, deadline_s=2.5), devices) == 2
+    assert chosen(policy, ask(run_s=2.0, deadline_s=2.5), devices) == 2
+    assert chosen(policy, ask(run_s=2.0, deadline_s=0.1), devices) == 2, "too late everywhere: the least"
+
+
+def test_the_order_of_types_comes_before_speed_and_price():
+    devices = [gpu(1, "T4"), gpu(2, "A100", speed=8.0)]
+    assert chosen(make_policy("dgsf"), ask(types=("T4", "A100")), devices) == 1
+    assert chosen(make_policy("dgsf"), ask(types=("T4|A100",)), devices) == 2
+    assert chosen(make_policy("dgsf"), ask(scales=False), devices) == 1, "it gains nothing"
+
+
+def test_the_default_packs_among_types_that_are_equals():
+    devices = [gpu(1, "A"), gpu(2, "B", speed=1.05), gpu(3, "B", speed=1.05, free=300)]
+    assert chosen(make_policy("dgsf"), ask(), devices) == 3
+    assert chosen(make_policy("dgsf"), ask(), [gpu(1, "A", free=300), gpu(2, "B", speed=1.05)]) == 1
+
+
+def test_a_fast_type_that_gets_full_is_kept_for_those_who_gain_from_it():
+    table = {("much", "K80"): 1.0, ("much", "V100"): 9.0, ("little", "K80"): 1.0, ("little", "V100"): 1.3}
+    policy = make_policy("dgsf", Speeds(table))
+
+    def types(free):
+        pool = Pool.of(
+            [*(gpu(number, "K80") for number in range(8)), *(gpu(8 + n, "V100", free=free) for n in range(8))]
+        )
+        placer = Placer(pool, policy, Random(0))
+        return ["K80" if placer.place(ask(name)).devices[0] < 8 else "V100" for name in ("much", "little")]
+
+    for _ in range(20):
+        assert types(free=1000) == ["V100", "V100"]
+    assert types(free=120) == ["V100", "K80"]
+
+
+def test_where_nothing_differs_a_table_of_others_changes_nothing():
+    def run(policy):
+        pool = Pool.of([gpu(number, "AB"[number % 2], free=100 * (number % 7) + 400) for number in range(30)])
+        placer, places = Placer(pool, policy, Random(0)), []
+        for turn in range(100):
+            request = ask(f"f{turn % 3}", cpu_milli=turn % 2)
+            answer = placer.place(request)
+            if isinstance(answer, Placement):
+                pool.take(request, answer)
+                places.append(answer.devices)
+        return places
+
+    assert run(make_policy("dgsf", Speeds(TABLE))) == run(make_policy("dgsf"))
