@@ -60,6 +60,9 @@ class Pool:
     siblings: list[list[int]]  # rows of the same node
     resident: dict[str, set[Place]]
     where: dict[int, Place]
+    sized: Bools  # devices that can hold anything at all when they are empty
+    memory_size: Ints  # bytes that each device has
+    cpu_size: Ints  # (rows) processors that the node has; plenty if it does not say
     slices: dict[Place, list[OwnedSlice]] = field(default_factory=dict)
     ends: dict[Place, list[float]] = field(default_factory=dict)
     now: float = 0.0
@@ -193,13 +196,14 @@ def _fill(rows: dict[RowKey, list[DeviceView]], nodes: dict[str, NodeView]) -> P
         names.setdefault((key[1], key[2]), len(names))
         by_node.setdefault(key[0], []).append(row)
     plain = [nodes.get(key[0], NodeView(key[0])) for key in rows]
+    cpu_size = np.array([_cpu_size(devices) for devices in rows.values()], dtype=np.int64)
     pool = Pool(
         ids=np.full(shape, -1, dtype=np.int64),
         left=np.zeros(shape, dtype=np.int64),
         room=np.zeros(shape, dtype=np.int64),
         usable=np.zeros(shape, dtype=np.bool_),
         memory=np.zeros(shape, dtype=np.int64),
-        cpu=np.array([node.free_cpu_milli for node in plain], dtype=np.int64),
+        cpu=np.minimum(cpu_size, np.array([node.free_cpu_milli for node in plain], dtype=np.int64)),
         host_memory=np.array([node.free_memory for node in plain], dtype=np.int64),
         slot=np.array([WHOLE // max(1, key[3]) for key in rows], dtype=np.int64),
         model=np.array([names[key[1], key[2]] for key in rows], dtype=np.int64),
@@ -214,6 +218,9 @@ def _fill(rows: dict[RowKey, list[DeviceView]], nodes: dict[str, NodeView]) -> P
         siblings=[by_node[key[0]] for key in rows],
         resident={},
         where={},
+        sized=np.zeros(shape, dtype=np.bool_),
+        memory_size=np.zeros(shape, dtype=np.int64),
+        cpu_size=cpu_size,
     )
     for row, members in enumerate(rows.values()):
         for column, device in enumerate(members):
@@ -231,6 +238,8 @@ def _enter(pool: Pool, row: int, column: int, device: DeviceView) -> None:
     pool.tasks[row, column] = device.slots - device.free_slots
     pool.until[row, column] = device.busy_until_s
     pool.where[device.id] = (row, column)
+    pool.sized[row, column] = device.slots > 0 or bool(device.free_share)
+    pool.memory_size[row, column] = min(PLENTY, device.memory_bytes)
     for name in device.weights:
         pool.resident.setdefault(name, set()).add((row, column))
     for part in device.slices:
@@ -238,6 +247,10 @@ def _enter(pool: Pool, row: int, column: int, device: DeviceView) -> None:
         pool.slices.setdefault((row, column), []).append(
             OwnedSlice(pool._next_slice, part.tenant, part.share, part.used)
         )
+
+
+def _cpu_size(devices: Sequence[DeviceView]) -> int:
+    return min(PLENTY, max((device.node_cpu_milli for device in devices), default=PLENTY))
 
 
 def _share_left(device: DeviceView) -> int:
