@@ -154,14 +154,14 @@ class Starter:
             kind = Withheld if withheld(request, outlook) else NoDevice
             raise kind(what_lacks(request, outlook))
         if only is not None:
-            outlook = outlook.only([only])
+            outlook = outlook.only(only)
         short_nodes = frozenset(view.node for view in outlook.views if request.cpu_milli and has_slot(request, view))
         left = outlook
         while (chosen := placing.choose(request, left)) is not None:
             grant = await self._seating.lease(want, chosen.id)
             if grant is not None:
                 return left.rows[chosen.id], grant
-            left = left.without(chosen.id)
+            left = left.without([chosen.id])
         raise NoRoom(what_lacks(request, outlook), short_nodes)
 
     def _want(self, lane: Lane) -> Want:

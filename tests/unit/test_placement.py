@@ -101,3 +101,12 @@ def test_what_is_taken_now_is_refused_for_now_with_all_that_has_to_be_free():
 def test_a_request_that_makes_no_sense_is_not_made(wrong):
     with pytest.raises(ValueError, match="|".join(wrong)):
         Request(**{"types": ("any",), "memory_bytes": GIB} | wrong)
+
+
+def test_a_kept_pool_forgets_weights_that_are_gone_and_measures_memory_by_what_is_free_now():
+    chooser, wanted = Chooser(), Request(("any",), GIB, weights="f")
+    cold = [device(1), device(2)]
+    warm = [cold[0], replace(cold[1], weights=frozenset("f"))]
+    assert [chooser.choose(wanted, pool).id for pool in (cold, warm, cold)] == [1, 2, 1]
+    pools = [[device(1), device(2)], [device(1, free=3 * GIB), device(2, free=2 * GIB)], [device(2), device(1)]]
+    assert [chooser.choose(wanted, pool).id for pool in pools] == [1, 2, 1]

@@ -18,7 +18,8 @@ from dgsf.core.placement.pool import Floats, Ints, Pool
 from dgsf.core.placement.refusing import refusal
 
 NEVER = -np.inf
-SHAPES = 4096  # kept at most
+SHAPES = 4096  # kept at most,
+SCORES_BYTES = 2**26  # and no more than so much memory: shapes have scores for every row
 RANK_STEP = 1e9  # a preferred type wins over any score
 
 
@@ -44,6 +45,7 @@ class Placer:
         self.policy = policy
         self._random = random
         self._scores: dict[object, _Scores] = {}
+        self._most_shapes = max(16, min(SHAPES, SCORES_BYTES // (24 * max(1, len(pool.nodes)))))
 
     def place(self, request: Request) -> Placement | Refusal:
         """The best place that has room now, or why there is none.  Nothing is booked."""
@@ -61,7 +63,7 @@ class Placer:
         key = self.policy.cache_key(request)
         scores = self._scores.get(key)
         if scores is None:
-            if len(self._scores) >= SHAPES:
+            if len(self._scores) >= self._most_shapes:
                 self._scores.clear()
             scores = self._scores[key] = _Scores(Need.of(request, self.pool), len(self.pool.nodes))
         elif scores.need.request is not request:

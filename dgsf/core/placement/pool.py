@@ -121,6 +121,26 @@ class Pool:
         self.usable[row, column] = healthy
         self.changes[row] += 1
 
+    def renew(self, changes: Iterable[tuple[DeviceView, DeviceView]]) -> None:
+        """Devices that looked like the first look like the second: what is left, their health, or what is on them."""
+        most = self.memory.max(initial=0)
+        for before, now in changes:
+            row, column = place = self.where[now.id]
+            for name in before.weights - now.weights:
+                self.resident[name].discard(place)
+            self.slices.pop(place, None)
+            _fill_in(self, row, column, now)
+            if replace(before, busy_until_s=now.busy_until_s) != now:  # no score that is kept depends on that time
+                self.changes[row] += 1
+        if self.memory.max(initial=0) != most:  # what scores measure memory by
+            self.changes += 1
+
+    def renew_node(self, rows: Sequence[int], node: NodeView) -> None:
+        """A node has this much left of its processors and memory."""
+        self.cpu[rows] = np.minimum(self.cpu_size[rows], node.free_cpu_milli)
+        self.host_memory[rows] = node.free_memory
+        self.changes[rows] += 1
+
     def slices_of(self, device: int) -> tuple[Slice, ...]:
         return tuple(Slice(s.tenant, s.share, s.used) for s in self.slices.get(self.where[device], ()))
 
@@ -229,17 +249,22 @@ def _fill(rows: dict[RowKey, list[DeviceView]], nodes: dict[str, NodeView]) -> P
 
 
 def _enter(pool: Pool, row: int, column: int, device: DeviceView) -> None:
-    left = _share_left(device)
     pool.ids[row, column] = device.id
+    pool.where[device.id] = (row, column)
+    pool.sized[row, column] = device.slots > 0 or bool(device.free_share)
+    pool.memory_size[row, column] = min(PLENTY, device.memory_bytes)
+    _fill_in(pool, row, column, device)
+
+
+def _fill_in(pool: Pool, row: int, column: int, device: DeviceView) -> None:
+    """What changes during the life of a device."""
+    left = _share_left(device)
     pool.left[row, column] = left
     pool.room[row, column] = left if device.healthy else 0
     pool.usable[row, column] = device.healthy
     pool.memory[row, column] = min(PLENTY, device.free_memory)
     pool.tasks[row, column] = device.slots - device.free_slots
     pool.until[row, column] = device.busy_until_s
-    pool.where[device.id] = (row, column)
-    pool.sized[row, column] = device.slots > 0 or bool(device.free_share)
-    pool.memory_size[row, column] = min(PLENTY, device.memory_bytes)
     for name in device.weights:
         pool.resident.setdefault(name, set()).add((row, column))
     for part in device.slices:
