@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import compress
-from operator import is_not
 from random import Random
 from typing import TypeVar
 
@@ -22,6 +20,7 @@ from dgsf.core.placement.pool import Pool
 from dgsf.core.placement.refusing import refusal
 from dgsf.core.placement.registry import Chooser as FreshChooser
 
+BLOCK = 128  # views that are compared at once
 View = TypeVar("View", DeviceView, NodeView)
 Change = tuple[DeviceView, DeviceView]  # before, now
 
@@ -109,10 +108,10 @@ class Kept:
 
     # --- devices
     def _changes(self, devices: Sequence[DeviceView]) -> list[Change] | None:
+        devices = list(devices)
         differing = _differing(self._given, devices)
         if len(devices) == len(self._given) and all(old.id == new.id for old, new in differing):
-            changes = [(old, new) for old, new in differing if old != new]
-            gone = self._gone
+            changes, gone = differing, self._gone
         else:
             found = self._set_apart(devices)
             if found is None:
@@ -120,7 +119,7 @@ class Kept:
             changes, gone = found
         if not all(_same_device(before, now) for before, now in changes):
             return None
-        self._given, self._gone = list(devices), gone
+        self._given, self._gone = devices, gone
         return changes
 
     def _set_apart(self, devices: Sequence[DeviceView]) -> tuple[list[Change], set[int]] | None:
@@ -135,11 +134,12 @@ class Kept:
 
     # --- nodes
     def _new_nodes(self, nodes: Sequence[NodeView]) -> list[NodeView] | None:
+        nodes = list(nodes)
         differing = _differing(self._given_nodes, nodes)
         if len(nodes) != len(self._given_nodes) or any(old.name != new.name for old, new in differing):
             return self._nodes_by_name(nodes)
-        self._given_nodes = list(nodes)
-        return [new for old, new in differing if old != new]
+        self._given_nodes = nodes
+        return [new for _, new in differing]
 
     def _nodes_by_name(self, nodes: Sequence[NodeView]) -> list[NodeView] | None:
         given = {node.name: node for node in nodes}
@@ -151,8 +151,13 @@ class Kept:
 
 
 def _differing(before: Sequence[View], now: Sequence[View]) -> list[tuple[View, View]]:
-    """Those at the same place that are not the very same; thousands are, so this is done without a loop in Python."""
-    return list(compress(zip(before, now, strict=False), map(is_not, before, now)))
+    """Those at the same place that differ.  Most are the very same, which lists find out by themselves and quickly."""
+    found: list[tuple[View, View]] = []
+    for at in range(0, min(len(before), len(now)), BLOCK):
+        old, new = before[at : at + BLOCK], now[at : at + BLOCK]
+        if old != new:
+            found += [(one, other) for one, other in zip(old, new, strict=False) if one is not other and one != other]
+    return found
 
 
 def _same_device(before: DeviceView, now: DeviceView) -> bool:
