@@ -1,7 +1,7 @@
 """How fast production places: a `Chooser` that is shown the whole pool for every request, as a proxy shows it.
 
-Each function was asked for once before.  Between two requests the device that was chosen has a slot less, and now and then one of the oldest leases ends.
-Reading the pool from the database is not part of it.
+Each function was asked for once before.  Between two requests the device that was chosen has a slot less, and now and
+then one of the oldest leases ends.  Reading the pool from the database is not part of it.
 """
 
 from __future__ import annotations
