@@ -20,7 +20,7 @@ from dgsf.core.placement.fgd import Fgd
 from dgsf.core.placement.ours import Dgsf
 from dgsf.errors import DgsfError
 from dgsf.sim import gavel, openb
-from loadtests import placement_default, placement_hours, placement_optimum
+from loadtests import placement_default, placement_hours, placement_optimum, placement_rate
 from loadtests.placement_tables import console, table
 from loadtests.progress import doing
 
@@ -82,6 +82,10 @@ def show_rate(folder: Path) -> None:
         with doing(f"rate, {name}"):
             small, large = (openb.rate(nodes, tasks, make_policy(name), 1, copies, 5000) for copies in (1, 10))
         shown.add_row(name, f"{small:,.0f}", f"{large:,.0f}", f"{small / large:.1f}")
+    for name in ("fgd", "dgsf"):
+        with doing(f"rate, {name}, as the proxy calls it"):
+            small, large = (placement_rate.as_the_proxy(nodes, name, copies, 5000) for copies in (1, 10))
+        shown.add_row(f"{name}, as the proxy calls it", f"{small:,.0f}", f"{large:,.0f}", f"{small / large:.1f}")
     console.print(shown)
 
 

@@ -1,8 +1,9 @@
 """Keeps workers warm in a proxy: looks at them, asks `core.warmth`, gives some back and starts others ahead.
 
 A worker started ahead runs no call and so costs nobody anything.  It is started only while no call waits here, in a
-slot that is free, a few at a time; should a call want the slot later, idle workers are the first to go.  A function
-with an idle time of its own, and all of them under a fixed rule, are simply given back after that time.
+slot that is free or that an idle worker expected much later is given up for, a few at a time; should a call want the
+slot later, idle workers are the first to go.  How long starts take is learned.  A function with an idle time of its
+own, and all of them under a fixed rule, are simply given back after that time.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from statistics import median_low
 from typing import Any, Protocol
 
 from dgsf.clock import Clock
+from dgsf.core.loads import LoadTimes
 from dgsf.core.warmth import Ahead, Warm, Warmth
 from dgsf.errors import DgsfError, PlatformError
 from proxy.lane import Lane
@@ -23,7 +25,7 @@ from proxy.worker_link import WorkerLink
 log = logging.getLogger(__name__)
 LOOK_US = 500_000
 LONGEST_S = 3600.0  # nobody stays idle for longer, whatever is expected
-LOAD_S = 1.0  # a worker is started within about this
+LOAD_S = 1.0  # a worker is started within about this: the first guess
 AHEAD_AT_ONCE = 2
 AHEAD_PAUSE_US = 1_000_000  # between two starts ahead: each costs a processor some tens of milliseconds
 PUT_OFF_US = 30_000_000
@@ -67,6 +69,8 @@ class Keeping:
         self._learned = fixed_idle_s is None
         self._idle_s = budget_idle_s if fixed_idle_s is None else fixed_idle_s
         self._warmth: Warmth | None = None
+        self._loads = LoadTimes(LOAD_S)
+        starter.on_start = self._loads.saw
         self._looked_us = 0
         self._newest: dict[str, int] = {}  # the latest version of each function that was called here
         self._names: dict[str, Name] = {}
@@ -101,6 +105,14 @@ class Keeping:
             rates = {each.key: rate for each, rate in zip(workers, self._warmth.rates(workers, now), strict=True)}
         return min(idle, key=lambda item: (rates.get(id(item[1]), 0.0), item[1].idle_since_us))
 
+    def victim(self, idle: list[tuple[Lane, WorkerLink]]) -> tuple[Lane, WorkerLink] | None:
+        """Whose slot a call's new worker takes rather than that of a device in no use; None: it should open that."""
+        mine = {id(link): (lane, link) for lane, link in idle if self._is_learned(lane)}
+        if self._warmth is None or not mine:
+            return None
+        key = self._warmth.victim(self._workers(), mine.keys(), self._clock.now_us() / 1e6)
+        return None if key is None else mine[key]
+
     # --- looking
     def _look(self, now_us: int) -> None:
         for lane in self._host.lanes.values():
@@ -110,7 +122,7 @@ class Keeping:
             if not links:
                 return
             slots = median_low([max(1, link.post.device.slots) for _, link in links.values()])
-            self._warmth = Warmth(slots, LOAD_S, self._idle_s)
+            self._warmth = Warmth(slots, self._loads, self._idle_s)
         self._count_used()
         self._put_off = {order: until for order, until in self._put_off.items() if now_us < until}
         for order in (*self._put_off, *self._warmth.look(self._workers(), self._reached(), now_us / 1e6)):
@@ -150,10 +162,13 @@ class Keeping:
         return found
 
     def _release(self, lane: Lane, link: WorkerLink) -> None:
+        self._not_kept(lane, link)
+        self._host.retire(lane, link)
+
+    def _not_kept(self, lane: Lane, link: WorkerLink) -> None:
         self.counts.released += 1
         log.info("worker_not_kept", extra={"function": lane.name, "device": link.post.device.name})
         self._unused.pop(link, None)
-        self._host.retire(lane, link)
 
     # --- starting ahead
     def _start_ahead(self, order: Ahead, now_us: int) -> None:
@@ -165,6 +180,8 @@ class Keeping:
         if waiting or soon:
             if order.device is None:  # of a regular function: it is not said again
                 self._put_off.setdefault(order, now_us + PUT_OFF_US)
+            elif self._warmth is not None:
+                self._warmth.again(order.device)
             return
         self._put_off.pop(order, None)
         self._under_way[order] = self._ahead_us = now_us
@@ -174,7 +191,7 @@ class Keeping:
         try:
             lane = await self._host.lane_by_name(*self._names[order.function])
             there_is_one = order.device is None and lane.links
-            if not there_is_one and self._may_have_more(lane):
+            if not there_is_one and self._may_have_more(lane) and await self._made_way(order):
                 await self._ahead_in(lane, order)
         except PlatformError as error:  # of the moment: it will be wanted again
             log.info("worker_not_ahead", extra={"function": order.function, "error": error.message})
@@ -183,11 +200,26 @@ class Keeping:
         finally:
             del self._under_way[order]
 
+    async def _made_way(self, order: Ahead) -> bool:
+        """Gives up the worker that it displaces; False: that one has got a call, or is gone."""
+        if order.displaces is None:
+            return True
+        for lane in self._mine():
+            for link in lane.links:
+                if id(link) == order.displaces and link.post.device.id == order.device:
+                    if link.inflight or lane.queue:
+                        return False
+                    lane.links.remove(link)  # at once: no call may get it any more
+                    self._not_kept(lane, link)
+                    await self._starter.give_back(link)
+                    return True
+        return False
+
     async def _ahead_in(self, lane: Lane, order: Ahead) -> None:
         lane.starting += 1  # a call that comes meanwhile waits for this one
         link: WorkerLink | None = None
         try:
-            link = await self._starter.start(lane, order.device)
+            link = await self._starter.start(lane, order.device, ahead=True)
         except NoRoom:
             log.debug("no_room_ahead", extra={"function": order.function})
         finally:

@@ -78,7 +78,7 @@ class LocalProxy:
         self._clock = clock or SystemClock()
         self.keeping = Keeping(self, starter, self._clock, settings.idle_seconds, settings.fixed_idle_seconds)
         self.distances = starter.distances
-        self.room = RoomMaker(self.lanes, starter, self._clock, self.keeping.least_wanted)
+        self.room = RoomMaker(self.lanes, starter, self._clock, self.keeping.least_wanted, self.keeping.victim)
         self._tasks: set[asyncio.Task[Any]] = set()
         self._ticker: asyncio.Task[None] | None = None
         self._stirred = asyncio.Event()  # something came for the tick to look after

@@ -7,7 +7,7 @@ probably hold it, learned from its kind.  The policy decides; leasing is `proxy.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from dgsf.clock import Clock
@@ -29,11 +29,15 @@ class Outlook:
     rows: dict[int, DeviceRow]
     nodes: list[NodeView] = field(default_factory=list)
 
-    def only(self, ids: Sequence[int]) -> Outlook:
-        return self._of(view for view in self.views if view.id in ids)
+    def only(self, device_id: int) -> Outlook:
+        return self._of(view for view in self.views if view.id == device_id)
 
-    def without(self, device_id: int) -> Outlook:
-        return self._of(view for view in self.views if view.id != device_id)
+    def without(self, ids: Collection[int]) -> Outlook:
+        """As if these were out of order: the pool that placement keeps stays the same."""
+        if not ids:
+            return self
+        views = [replace(view, healthy=False) if view.id in ids else view for view in self.views]
+        return Outlook(views, self.rows, self.nodes)
 
     def devices(self, name: str = "") -> Outlook:
         """Without function hosts; the one of this name if there is a name."""

@@ -11,10 +11,11 @@ from collections.abc import Awaitable, Callable
 
 from dgsf.clock import Clock
 from dgsf.core.devices import HOST
-from dgsf.core.placement import Request, could_ever_fit
+from dgsf.core.placement import DeviceView, Request, could_ever_fit, preference
 from dgsf.errors import PlatformError
 from dgsf.store.views import view_of
 from proxy.lane import Lane
+from proxy.placing import Outlook
 from proxy.starter import Starter
 from proxy.worker_link import WorkerLink
 
@@ -30,9 +31,17 @@ class RoomMaker:
     """Who waits for room, and whose room can be had."""
 
     def __init__(
-        self, lanes: dict[int, Lane], starter: Starter, clock: Clock, least_wanted: Callable[[list[Idle]], Idle]
+        self,
+        lanes: dict[int, Lane],
+        starter: Starter,
+        clock: Clock,
+        least_wanted: Callable[[list[Idle]], Idle],
+        victim: Callable[[list[Idle]], Idle | None],
     ) -> None:
+        """`least_wanted`: who goes if one must; `victim`: who goes rather than that another device is opened."""
         self._least_wanted = least_wanted
+        self._victim = victim
+        starter.instead_of_opening = self.instead_of_opening
         self._lanes = lanes
         self._starter = starter
         self._clock = clock
@@ -57,6 +66,27 @@ class RoomMaker:
                 await self.ask_others()
         except PlatformError as error:
             log.info("reclaim_failed", extra={"error": str(error)})
+
+    async def instead_of_opening(
+        self, lane: Lane, request: Request, outlook: Outlook, opened: DeviceView
+    ) -> int | None:
+        """Gives up an idle worker of whose device as much is thought as of the one in no use, if keep-warm says so."""
+        free = {node.name: node.free_cpu_milli for node in outlook.nodes}
+        views = {view.id: view for view in outlook.views if preference(request, view) == preference(request, opened)}
+
+        def would_do(owner: Lane, link: WorkerLink) -> bool:
+            view = views.get(link.post.device.id)
+            if view is None or not view.healthy or not could_ever_fit(request, view):
+                return False
+            processors = free.get(view.node, view.node_cpu_milli) + owner.options.cpu_milli
+            memory = view.free_memory + owner.options.memory
+            return memory >= request.memory_bytes and processors >= request.cpu_milli
+
+        victim = self._victim(self._idle(lane, would_do, SETTLED_US if lane.links else 0))
+        if victim is None:
+            return None
+        await self._give_up(*victim)
+        return victim[1].post.device.id
 
     async def make_for_session(self, request: Request) -> None:
         """The same for a session that finds no device; it looks again by itself, and however many do ask as one."""
@@ -115,19 +145,24 @@ class RoomMaker:
     ) -> Idle | None:
         """The least wanted idle worker whose device, or whose processors, would do for who wants one."""
         at_least = SETTLED_US if (wanting is None and request is None) or (wanting and wanting.links) else 0
-        now = self._clock.now_us()
         if wanting is not None:
             request = Request(wanting.options.worker_types, wanting.options.memory)
-        idle = [
+
+        def would_do(lane: Lane, link: WorkerLink) -> bool:
+            return _frees_processors(lane, link, short_nodes) if short_nodes else _would_do(request, link)
+
+        idle = self._idle(wanting, would_do, at_least)
+        return self._least_wanted(idle) if idle else None
+
+    def _idle(self, wanting: Lane | None, would_do: Callable[[Lane, WorkerLink], bool], at_least_us: int) -> list[Idle]:
+        now = self._clock.now_us()
+        return [
             (lane, link)
             for lane in self._lanes.values()
             if lane is not wanting and not lane.queue
             for link in lane.links
-            if not link.inflight
-            and now - link.idle_since_us >= at_least
-            and (_frees_processors(lane, link, short_nodes) if short_nodes else _would_do(request, link))
+            if not link.inflight and now - link.idle_since_us >= at_least_us and would_do(lane, link)
         ]
-        return self._least_wanted(idle) if idle else None
 
     async def _give_up(self, lane: Lane, link: WorkerLink) -> None:
         lane.links.remove(link)

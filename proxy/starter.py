@@ -11,7 +11,8 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from dgsf.clock import Clock
-from dgsf.core.placement import has_slot
+from dgsf.core.devices import HOST
+from dgsf.core.placement import DeviceView, Request, has_slot
 from dgsf.errors import DgsfError, NoDevice, PlatformError
 from dgsf.store.rows import DeviceRow, LeaseGrant
 from dgsf.wire.messages import Reap
@@ -21,6 +22,7 @@ from proxy.joining import join_worker
 from proxy.lacking import takes_work, what_lacks, withheld
 from proxy.lane import Lane
 from proxy.leases import LeaseKeeper
+from proxy.placing import Outlook
 from proxy.post import Want
 from proxy.seating import Seating
 from proxy.sessions.owner import SessionOwner, SessionPort
@@ -40,6 +42,10 @@ class NoRoom(Exception):
 
 class Withheld(NoDevice):
     """Every device that would do was taken out of use by an operator."""
+
+
+# For a worker that would be the first on a device: the device where an idle one was given up for it, or None.
+InsteadOfOpening = Callable[[Lane, Request, Outlook, DeviceView], Awaitable[int | None]]
 
 
 class Starter:
@@ -68,16 +74,19 @@ class Starter:
         self._clock = clock
         self._start_seconds = start_seconds
         self.sessions: SessionPort | None = None  # only a proxy in a process of its own has them
+        self.on_start: Callable[[str, float], None] | None = None  # told of each start: whose, and its seconds
+        self.instead_of_opening: InsteadOfOpening | None = None
 
-    async def start(self, lane: Lane, only: int | None = None) -> WorkerLink:
+    async def start(self, lane: Lane, only: int | None = None, *, ahead: bool = False) -> WorkerLink:
         """A worker that has loaded the lane's function; NoRoom, or an error that its calls should get.
 
-        `only`: the one device that will do.
+        `only`: the one device that will do; `ahead`: no call waits for it, so nobody is given up for it here.
         """
+        begun_us = self._clock.now_us()
         code = asyncio.ensure_future(self._code_of(lane.version.version_id))
         try:
             want = self._want(lane)
-            device, grant = await self._lease(lane, want, only)
+            device, grant = await self._lease(lane, want, only, ahead=ahead)
             link = await self._seating.attach(
                 want,
                 device,
@@ -98,6 +107,8 @@ class Starter:
         if loaded.failure is not None:
             await self.give_back(link)
             raise loaded.failure.error()
+        if self.on_start is not None:
+            self.on_start(lane.name, (self._clock.now_us() - begun_us) / 1e6)
         return link
 
     async def give_back(self, link: WorkerLink) -> None:
@@ -146,7 +157,7 @@ class Starter:
             freed += await self._leases.take_over(lease)
         return freed
 
-    async def _lease(self, lane: Lane, want: Want, only: int | None) -> tuple[DeviceRow, LeaseGrant]:
+    async def _lease(self, lane: Lane, want: Want, only: int | None, *, ahead: bool) -> tuple[DeviceRow, LeaseGrant]:
         placing = self._seating.placing
         outlook = await placing.look()
         request = placing.request(want)
@@ -154,14 +165,20 @@ class Starter:
             kind = Withheld if withheld(request, outlook) else NoDevice
             raise kind(what_lacks(request, outlook))
         if only is not None:
-            outlook = outlook.only([only])
+            outlook = outlook.only(only)
         short_nodes = frozenset(view.node for view in outlook.views if request.cpu_milli and has_slot(request, view))
-        left = outlook
+        left, may_open = outlook, ahead or only is not None
         while (chosen := placing.choose(request, left)) is not None:
+            if not may_open and _in_no_use(chosen) and self.instead_of_opening is not None:
+                may_open = True
+                freed = await self.instead_of_opening(lane, request, outlook, chosen)
+                grant = None if freed is None else await self._seating.lease(want, freed)
+                if freed is not None and grant is not None:
+                    return outlook.rows[freed], grant
             grant = await self._seating.lease(want, chosen.id)
             if grant is not None:
                 return left.rows[chosen.id], grant
-            left = left.without(chosen.id)
+            left = left.without([chosen.id])
         raise NoRoom(what_lacks(request, outlook), short_nodes)
 
     def _want(self, lane: Lane) -> Want:
@@ -179,3 +196,8 @@ class Starter:
             run_s=lane.run_s,
             deadline_s=lane.deadline_s(self._clock.now_us()),
         )
+
+
+def _in_no_use(device: DeviceView) -> bool:
+    """Whether a worker would be the first there; function hosts are in use anyway."""
+    return device.kind != HOST and device.free_slots == device.slots

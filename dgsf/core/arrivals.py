@@ -10,6 +10,7 @@ calls goes by the credits of all, one with many by its own.  No clock is read he
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Sequence
 from typing import Generic, TypeVar
 
@@ -35,7 +36,7 @@ class ArrivalModel(Generic[Called]):
 
     def __init__(self, scales_s: Sequence[float] = SCALES_S, prior_calls: float = PRIOR_CALLS) -> None:
         self.functions: list[Called] = []
-        self._rows: dict[Called, int] = {}
+        self.rows: dict[Called, int] = {}
         self._scales = np.asarray([*END_SCALES_S, *scales_s, POPULAR_S])  # the last one is for the part of all calls
         of_ends = np.arange(len(self._scales)) < len(END_SCALES_S)
         self._call_adds = np.where(of_ends, 0.0, 1 / self._scales)
@@ -50,6 +51,8 @@ class ArrivalModel(Generic[Called]):
         self._own_calls = np.zeros((16, 1))
         self._crowd = np.zeros(len(CROWD_SCALES_S))
         self._crowd_at = 0.0
+        self._popular = 0.0  # the last memory of all functions together
+        self._popular_at = 0.0
         self.weights = np.full(kinds, FIRST_SHARE / kinds)
         self._credit = self.weights * prior_calls
         self._calls = prior_calls
@@ -57,7 +60,8 @@ class ArrivalModel(Generic[Called]):
     def saw(self, function: Called, now: float) -> float:
         """A call came; the answer is the rate that had been expected."""
         row = self._row(function, now)
-        expected = (self._explain(now) * self._weights())[row]
+        only = slice(row, row + 1)
+        expected = (self._explain(now, only) * self._weights(only))[0]
         total = float(expected.sum())
         if total > 0:
             self._credit += expected / total
@@ -69,6 +73,7 @@ class ArrivalModel(Generic[Called]):
         self._memory[row] += self._call_adds
         self._crowd = self._crowd * np.exp((self._crowd_at - now) / self._crowd_scales) + 1 / self._crowd_scales
         self._crowd_at = now
+        self._popular, self._popular_at = self._popular_then(now) + 1 / POPULAR_S, now
         return total
 
     def ended(self, function: Called, now: float) -> None:
@@ -80,24 +85,44 @@ class ArrivalModel(Generic[Called]):
 
     def rates(self, now: float) -> Floats:
         """The expected rates of all `functions`, in their order."""
-        rates: Floats = (self._explain(now) * self._weights()).sum(axis=1)
+        every = slice(len(self.functions))
+        rates: Floats = (self._explain(now, every) * self._weights(every)).sum(axis=1)
         return rates
 
-    def _weights(self) -> Floats:
-        """A row per function: how much each memory counts."""
+    def forget(self, before: float, below: float, now: float) -> list[Called]:
+        """Functions not heard of since then, and expected less often than that, are as if they had never been."""
         count = len(self.functions)
-        return (self._own_credit[:count] + OWN_CALLS * self.weights) / (self._own_calls[:count] + OWN_CALLS)
+        stay = (self._seen_at[:count] >= before) | (self.rates(now) >= below)
+        gone = [function for function, stays in zip(self.functions, stay.tolist(), strict=True) if not stays]
+        if gone:
+            self.functions = [function for function, stays in zip(self.functions, stay.tolist(), strict=True) if stays]
+            self.rows = {function: row for row, function in enumerate(self.functions)}
+            for rows in (self._memory, self._pauses, self._seen_at, self._own_credit, self._own_calls):
+                rows[: len(self.functions)] = rows[:count][stay]
+                rows[len(self.functions) : count] = 0.0
+            passed = now - self._seen_at[: len(self.functions)]
+            self._popular = float((self._memory[: len(self.functions), -1] * np.exp(-passed / POPULAR_S)).sum())
+            self._popular_at = now
+        return gone
 
-    def _explain(self, now: float) -> Floats:
+    def _weights(self, rows: slice) -> Floats:
+        """A row per function: how much each memory counts."""
+        return (self._own_credit[rows] + OWN_CALLS * self.weights) / (self._own_calls[rows] + OWN_CALLS)
+
+    def _explain(self, now: float, rows: slice) -> Floats:
         """A row per function: what each memory says, as a rate."""
-        count = len(self.functions)
-        passed = np.maximum(0.0, now - self._seen_at[:count, None])
-        own = self._memory[:count] * np.exp(-passed / self._scales)
-        calls = own[:, -1] * POPULAR_S + LEAST_CALLS
-        part = calls / calls.sum()
+        passed = np.maximum(0.0, now - self._seen_at[rows, None])
+        own = self._memory[rows] * np.exp(-passed / self._scales)
+        part = (own[:, -1] * POPULAR_S + LEAST_CALLS) / self._calls_of_all(now)
         crowd = self._crowd * np.exp((self._crowd_at - now) / self._crowd_scales)
-        pauses = _last_stage(self._pauses[:count], passed / self._pause_scales)
+        pauses = _last_stage(self._pauses[rows], passed / self._pause_scales)
         return np.hstack([own[:, :-1], part[:, None] * crowd, pauses])
+
+    def _calls_of_all(self, now: float) -> float:
+        return self._popular_then(now) * POPULAR_S + LEAST_CALLS * len(self.functions)
+
+    def _popular_then(self, now: float) -> float:
+        return self._popular * math.exp(min(0.0, self._popular_at - now) / POPULAR_S)
 
     def _remember(self, row: int, now: float) -> None:
         """Lets the time pass that a function's memories have not seen."""
@@ -111,9 +136,9 @@ class ArrivalModel(Generic[Called]):
         self._seen_at[row] = now
 
     def _row(self, function: Called, now: float) -> int:
-        row = self._rows.get(function)
+        row = self.rows.get(function)
         if row is None:
-            row = self._rows[function] = len(self.functions)
+            row = self.rows[function] = len(self.functions)
             self.functions.append(function)
             if row >= len(self._seen_at):
                 self._grow()

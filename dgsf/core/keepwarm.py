@@ -14,10 +14,14 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dgsf.core.arrivals import ArrivalModel, Key
+import numpy as np
+
+from dgsf.core.arrivals import POPULAR_S, ArrivalModel, Floats, Key
+from dgsf.core.expectation import Expectation
 from dgsf.core.levels import Levels, with_levels
+from dgsf.core.loads import LoadTimes
 from dgsf.core.rhythm import Rhythm
-from dgsf.core.spares import RunTime, spare_chances
+from dgsf.core.spares import MOST_SPARES, RunTime, idle_chances, spare_chances
 
 FIRST_WORTH_S = 85.0  # resident seconds that one warm start is worth before the budget has taught better
 WORTH_SPAN = 2.0  # in factors of e: how far the worth moves either way, and how far it is learned
@@ -37,6 +41,7 @@ AHEAD_NEW = 1.3  # of a load: how far ahead spare instances are thought about th
 AHEAD_HELD = 0.5  # and those that are there
 QUIET_CALLS = 0.01  # in the time looked ahead: fewer keep no instance busy, so a second one is not thought about
 NEVER_PER_S = 1e-5  # functions expected less often than once a day are not thought about
+FORGET_S = 2 * POPULAR_S  # and are forgotten when they were not called for so long
 RARE_PER_S = 1 / 3600  # functions expected less often than hourly are not loaded ahead
 
 
@@ -82,15 +87,11 @@ class Review:
 
 
 @dataclass(slots=True)
-class Expectation:
-    """The rates of all levels that are not running now, highest first, as of when they could be loaded."""
+class Sight:
+    """What is expected at one moment, and how soon each of the residents is used by that."""
 
-    ranked: list[tuple[float, Key]]
-    held: dict[Key, float]  # the same of instances that need no load
-
-    def band(self, low: int, high: int) -> float:
-        """The summed rate of the places `low` to `high`."""
-        return sum(rate for rate, _ in self.ranked[max(0, low) : max(0, high)])
+    expected: Expectation
+    rates: list[float]
 
 
 class KeepWarm:
@@ -99,7 +100,7 @@ class KeepWarm:
     def __init__(
         self,
         slots: int,
-        load_s: float,
+        load_s: float | LoadTimes,
         budget: Budget,
         step_s: float = 5.0,
         *,
@@ -111,14 +112,12 @@ class KeepWarm:
         self._levels = Levels()
         self.rhythm = Rhythm()
         self._slots = slots
-        self._load_s = load_s
+        self._loads = LoadTimes(load_s) if isinstance(load_s, (int, float)) else load_s
         self._budget = budget
         self._step_s = step_s
         self._waits = waits
         self._shared = shared
         self._runs = RunTime()
-        self._quiet_per_s = QUIET_CALLS / (AHEAD_NEW * load_s) if load_s else math.inf
-        self._swap_gain = SWAP_GAIN + SWAP_GAIN_PER_S * load_s
 
     def saw(self, function: str, running: int, now: float, loading: int = 0) -> None:
         """A call came while `running` others of its function were, of which so many still waited for their load."""
@@ -130,57 +129,107 @@ class KeepWarm:
         """A call has ended."""
         self.model.ended(function, now)
 
+    def forget(self, now: float) -> None:
+        """Functions that have not been called for long and of which nothing is expected."""
+        before = now - FORGET_S
+        for function in self.model.forget(before, NEVER_PER_S, now):
+            self._runs.forget(function)
+            self._loads.forget(function)
+            self.rhythm.forget(function)
+        self._levels.forget(before, NEVER_PER_S, now)
+
     def expect(self, running: Counter[str], now: float) -> Expectation:
         """How soon each instance beyond those that run now is expected to be used."""
-        ranked: list[tuple[float, Key]] = []
-        held: dict[Key, float] = {}
+        rates = self.model.rates(now)
         reached = {} if self._shared else self._levels.rates(now)
-        for function, rate in zip(self.model.functions, self.model.rates(now).tolist(), strict=True):
-            busy = running[function]
-            if rate < NEVER_PER_S or (busy and self._one_will_do(function, busy)):
+        singled = {function for function, busy in running.items() if busy}.union(self.rhythm.all_due(now), reached)
+        ranked: list[tuple[float, Key]] = []
+        held: dict[str, dict[int, float]] = {}
+        for function in singled:
+            row, busy = self.model.rows.get(function), running[function]
+            rate = 0.0 if row is None else float(rates[row])
+            held[function] = {}
+            if row is None or rate < NEVER_PER_S or (busy and self._one_will_do(function, busy)):
                 continue
             later, soon = self._near(function, busy, rate, now)
             if levels := reached.get(function):
                 later = with_levels(later, levels, busy, NEVER_PER_S)
                 soon = with_levels(soon, levels, busy, NEVER_PER_S)
             ranked += [(rate, (function, busy + 1 + n)) for n, rate in enumerate(later)]
-            held.update({(function, busy + 1 + n): rate for n, rate in enumerate(soon)})
-        return Expectation(sorted(ranked, reverse=True), held)
+            held[function] = {busy + 1 + n: rate for n, rate in enumerate(soon)}
+        rates[[self.model.rows[function] for function in singled if function in self.model.rows]] = 0.0
+        later_of, soon_of = self._idle(rates)
+        return Expectation(self.model.functions, self.model.rows, later_of, soon_of, sorted(ranked), held)
+
+    def _idle(self, rates: Floats) -> tuple[Floats, Floats]:
+        """The same for those of which nothing runs and nothing else is known: if loaded now, and if they are there."""
+        first = np.zeros((len(rates), 1 if self._shared else MOST_SPARES))
+        first[:, 0] = np.where(rates >= NEVER_PER_S, rates, 0.0)
+        if self._shared:
+            return first, first
+        load_s = self._loads_of(self.model.functions)
+        quiet = QUIET_CALLS / np.where(load_s > 0, AHEAD_NEW * load_s, np.nan)  # nan: nothing is more than that
+        some = np.flatnonzero((rates >= NEVER_PER_S) & (rates >= quiet))
+        run_s = np.array([self._runs.mean_s(self.model.functions[row]) for row in some], dtype=np.float64)
+        later, soon, load_s = first, first.copy(), load_s[some]
+        later[some] = rates[some, None] * idle_chances(rates[some], run_s, AHEAD_NEW * load_s)
+        soon[some] = rates[some, None] * idle_chances(rates[some], run_s, AHEAD_HELD * load_s)
+        return later, soon
+
+    def _loads_of(self, functions: Sequence[str]) -> Floats:
+        if self._loads.alike:
+            return np.full(len(functions), self._loads.mean_s)
+        return np.array([self._loads.of(function) for function in functions], dtype=np.float64)
 
     def _near(self, function: str, busy: int, rate: float, now: float) -> tuple[list[float], list[float]]:
         """How soon the first instances beyond those that run are used: if loaded now, and if they are there."""
+        load_s = self._loads.of(function)
         due = None if busy else self.rhythm.due(function, now)
         if due is not None:  # a regular function is expected when it is due, and not before
-            rate = due.rate(now, self._load_s)
-        if due is not None or self._shared or (not busy and rate < self._quiet_per_s):
+            rate = due.rate(now, load_s)
+        if due is not None or self._shared or (not busy and rate * AHEAD_NEW * load_s < QUIET_CALLS):
             return [rate], [rate]
         run_s = self._runs.mean_s(function)
-        later = spare_chances(busy, rate, run_s, AHEAD_NEW * self._load_s)
-        soon = spare_chances(busy, rate, run_s, AHEAD_HELD * self._load_s)
+        later = spare_chances(busy, rate, run_s, AHEAD_NEW * load_s)
+        soon = spare_chances(busy, rate, run_s, AHEAD_HELD * load_s)
         return [rate * chance for chance in later], [rate * chance for chance in soon]
 
     def _one_will_do(self, function: str, busy: int) -> bool:
         """Whether the next call would share or await a busy instance, so that no further one is needed."""
-        return self._shared or (self._waits and worth_waiting(0, busy, self._runs.mean_s(function), self._load_s))
+        return self._shared or (
+            self._waits and worth_waiting(0, busy, self._runs.mean_s(function), self._loads.of(function))
+        )
 
     def load_at(self, function: str, now: float) -> float | None:
         """When to load a regular function ahead of its next call; None: not at all."""
         due = self.rhythm.due(function, now)
-        begin = due.begin - self._load_s if due is not None else now
+        begin = due.begin - self._loads.of(function) if due is not None else now
         return begin if begin > now else None
 
-    def review(self, device: int, pool: Sequence[Resident], running: Counter[str], devices: int, now: float) -> Review:
-        """Called when a call began or ended on a device, and again when the last review said so."""
+    def see(self, pool: Sequence[Resident], running: Counter[str], now: float) -> Sight:
+        """What reviews of one moment share."""
         expected = self.expect(running, now)
+        return Sight(expected, use_rates(pool, running, expected))
+
+    def review(
+        self,
+        device: int,
+        pool: Sequence[Resident],
+        running: Counter[str],
+        devices: int,
+        now: float,
+        sight: Sight | None = None,
+    ) -> Review:
+        """Called when a call began or ended on a device, and again when the last review said so."""
+        sight = sight or self.see(pool, running, now)
         busy = sum(item.idle_since is None for item in pool)
-        rates = use_rates(pool, running, expected)
-        here = [(rate, item) for rate, item in zip(rates, pool, strict=True) if item.device == device]
+        here = [(rate, item) for rate, item in zip(sight.rates, pool, strict=True) if item.device == device]
         if all(item.idle_since is not None for _, item in here):
             free = devices * self._slots - busy
-            gain = expected.band(free - self._slots, free)  # what the fleet would miss without this device
+            gain = sight.expected.band(free - self._slots, free)  # what the fleet would miss without this device
             if gain * (STAY_GAIN if devices > 1 else 1.0) * self._warm_worth() < 1:
                 return Review(release=True, again_at=math.inf)
-        return Review(False, now + self._step_s, tuple(self._fetches(here, pool, expected)))
+        return Review(False, now + self._step_s, tuple(self._fetches(here, pool, sight.expected)))
 
     def victim(self, pool: Sequence[Resident], running: Counter[str], idle: int, now: float) -> Resident | None:
         """The instance of `pool`, all idle, to displace for a call that has no slot; None: better open a device.
@@ -196,7 +245,7 @@ class KeepWarm:
 
     def _warm_worth(self) -> float:
         """A warm start also saves the load itself."""
-        return self._budget.worth_s() * self._budget.restraint() + self._load_s
+        return self._budget.worth_s() * self._budget.restraint() + self._loads.mean_s
 
     def _fetches(
         self, here: list[tuple[float, Resident]], pool: Sequence[Resident], expected: Expectation
@@ -206,7 +255,7 @@ class KeepWarm:
         room = self._slots - len(here)
         idle = sorted(((rate, n) for n, (rate, item) in enumerate(here) if _is_idle(item)), reverse=True)
         found: list[tuple[str, Resident | None]] = []
-        for rate, (function, level) in expected.ranked:
+        for rate, (function, level) in expected.ranked():
             if rate <= RARE_PER_S:
                 break
             if have[function] != level - 1:
@@ -214,7 +263,7 @@ class KeepWarm:
             displaced = None
             if room > 0:
                 room -= 1
-            elif idle and idle[-1][0] * self._swap_gain < rate:
+            elif idle and idle[-1][0] * (SWAP_GAIN + SWAP_GAIN_PER_S * self._loads.of(function)) < rate:
                 displaced = here[idle.pop()[1]][1]
                 have[displaced.function] -= 1
             else:
@@ -231,7 +280,7 @@ def use_rates(pool: Sequence[Resident], running: Counter[str], expected: Expecta
     for _, index in sorted((-(item.idle_since or 0.0), n) for n, item in enumerate(pool) if _is_idle(item)):
         function = pool[index].function
         level[function] += 1
-        rates[index] = expected.held.get((function, level[function]), 0.0)
+        rates[index] = expected.held(function, level[function])
     return rates
 
 

@@ -26,6 +26,9 @@ class Levels:
         if running >= MOST_SPARES:
             self._model.saw((function, running + 1), now)
 
+    def forget(self, before: float, below: float, now: float) -> None:
+        self._model.forget(before, below, now)
+
     def rates(self, now: float) -> Mapping[str, Mapping[int, float]]:
         """By function and level, in calls per second."""
         found: dict[str, dict[int, float]] = defaultdict(dict)

@@ -55,6 +55,15 @@ class Rhythm:
         due = self._due.get(function)
         return due if due is not None and now <= due.end else None
 
+    def all_due(self, now: float) -> list[str]:
+        """Those that are regular now."""
+        return [function for function, due in self._due.items() if now <= due.end]
+
+    def forget(self, function: str) -> None:
+        self._last.pop(function, None)
+        self._intervals.pop(function, None)
+        self._due.pop(function, None)
+
 
 def _due(intervals: deque[float], now: float) -> Due | None:
     if len(intervals) < ENOUGH:

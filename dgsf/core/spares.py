@@ -10,6 +10,10 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
+from dgsf.core.arrivals import Floats
+
 MOST_SPARES = 4  # of one function that are thought about here; those beyond are in `core.levels`
 _MOST_RUNNING = 8  # beyond that, one more or less changes little
 
@@ -32,6 +36,9 @@ class RunTime:
         own_running, own_rates = self._own.get(function, (0.0, 0.0))
         self._own[function] = own_running + running, own_rates + per_s
 
+    def forget(self, function: str) -> None:
+        self._own.pop(function, None)
+
     def mean_s(self, function: str) -> float:
         """That of all functions, and of this one the more the more it was called."""
         running, rates = self._own.get(function, (0.0, 0.0))
@@ -47,6 +54,17 @@ def spare_chances(running: int, per_s: float, run_s: float, ahead_s: float) -> l
     running = min(running, _MOST_RUNNING)
     count = running + MOST_SPARES
     return _busy(_still(running, left), _poisson(coming, count), count)[running:]
+
+
+def idle_chances(per_s: Floats, run_s: Floats, ahead_s: Floats) -> Floats:
+    """The same for many functions of which nothing runs: a row for each."""
+    left = np.exp(-ahead_s / np.where(run_s > 0, run_s, np.inf)) * (run_s > 0)
+    coming = per_s * run_s * (1 - left)
+    chances = np.empty((len(per_s), MOST_SPARES))
+    chances[:, 0] = np.exp(-coming)
+    for n in range(1, MOST_SPARES):
+        chances[:, n] = chances[:, n - 1] * coming / n
+    return chances
 
 
 def _still(running: int, left: float) -> list[float]:

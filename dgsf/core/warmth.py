@@ -1,9 +1,9 @@
 """Which warm workers of a proxy stay, which go, and which are started ahead of their next call, by `core.keepwarm`.
 
 It turns looks at the workers, some times a second, into what that policy wants to know, and its answers into orders.
-The budget is what a fixed idle time would have kept resident, and a credit to begin with: a platform that has seen
-little should not be mean.  A worker just used is left alone for a moment, however little is expected of it.  Pure:
-workers and the time in, orders out.
+A worker started ahead may take the place of an idle one that is expected much later.  The budget is what a fixed idle
+time would have kept resident, and a credit to begin with: a platform that has seen little should not be mean.  A worker
+just used is left alone for a moment, however little is expected of it.  Pure: workers and the time in, orders out.
 """
 
 from __future__ import annotations
@@ -13,9 +13,11 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from dgsf.core.keepwarm import Budget, KeepWarm, Resident, Review, use_rates
+from dgsf.core.loads import LoadTimes
 from dgsf.core.shadow import FixedShadow
 
 CREDIT_S = 4000.0  # resident device-seconds to begin with
+FORGET_EVERY_S = 3600.0
 SETTLED_S = 5.0  # a device whose last call ended within this is not given up
 
 
@@ -42,6 +44,7 @@ class Ahead:
 
     function: str
     device: int | None
+    displaces: int | None = None  # the worker that is given up for it, if that is still idle
 
 
 Order = Release | Ahead
@@ -50,7 +53,7 @@ Order = Release | Ahead
 class Warmth:
     """Keep-warm of one proxy."""
 
-    def __init__(self, slots: int, load_s: float, idle_s: float) -> None:
+    def __init__(self, slots: int, load_s: float | LoadTimes, idle_s: float) -> None:
         """Devices have so many slots, a worker starts in about `load_s`; `idle_s` is the rule to be as thrifty as."""
         self.budget = Budget(allowed=CREDIT_S)
         self._policy = KeepWarm(slots, load_s, self.budget)
@@ -60,6 +63,7 @@ class Warmth:
         self._due: dict[str, float] = {}  # regular functions: when to start one ahead
         self._busy: Counter[str] = Counter()  # at the last look
         self._now: float | None = None
+        self._forgot = 0.0
 
     def look(self, workers: Sequence[Warm], reached: Mapping[str, Collection[int]], now: float) -> list[Order]:
         """`reached`: for functions that were called since the last look, how many of their workers were busy then."""
@@ -70,19 +74,46 @@ class Warmth:
                 self._policy.saw(function, level - 1, now)
             self._plan(function, now)
         self._ended(reached, busy, now)
-        residents = [Resident(each.function, each.device, each.idle_since) for each in workers]
-        orders: list[Order] = []
-        for device in self._to_review(workers, now):
-            review = self._policy.review(device, residents, busy, len(self._again), now)
-            self._again[device], self._reviewed[device] = review.again_at, now
-            orders += _orders(review, device, workers)
+        if now - self._forgot >= FORGET_EVERY_S:
+            self._policy.forget(now)
+            self._forgot = now
+        devices = self._to_review(workers, now)
+        orders = self._review(devices, _Fleet(workers), busy, now) if devices else []
         return [*orders, *self._regular(workers, now)]
+
+    def again(self, device: int) -> None:
+        """What was ordered there could not be done now: look at it again."""
+        self._again[device] = 0.0
+
+    def victim(self, workers: Sequence[Warm], candidates: Collection[int], now: float) -> int | None:
+        """Which of these idle workers, by their keys, makes room for a call's; None: better open another device."""
+        busy = Counter(each.function for each in workers if each.idle_since is None)
+        fleet = _Fleet([each for each in workers if each.key in candidates and each.idle_since is not None])
+        idle = sum(each.idle_since is not None for each in workers)
+        gone = self._policy.victim(fleet.residents, busy, idle, now)
+        return None if gone is None else fleet.key_of[gone]
 
     def rates(self, workers: Sequence[Warm], now: float) -> list[float]:
         """How soon each is expected to be used, in calls per second: who has to go first has the least."""
         busy = Counter(each.function for each in workers if each.idle_since is None)
         residents = [Resident(each.function, each.device, each.idle_since) for each in workers]
         return use_rates(residents, busy, self._policy.expect(busy, now))
+
+    def _review(self, devices: Sequence[int], fleet: _Fleet, busy: Counter[str], now: float) -> list[Order]:
+        """What is expected is the same for all; each sees what was ordered for those before it."""
+        orders: list[Order] = []
+        sight = self._policy.see(fleet.residents, busy, now)
+        for device in devices:
+            review = self._policy.review(device, fleet.residents, busy, len(self._again), now, sight)
+            self._reviewed[device] = now
+            if review.release:
+                del self._again[device]
+            else:
+                self._again[device] = review.again_at
+            if done := fleet.apply(review, device, now):
+                orders += done
+                sight.rates = use_rates(fleet.residents, busy, sight.expected)
+        return orders
 
     def _count(
         self, workers: Sequence[Warm], reached: Mapping[str, Collection[int]], busy: Counter[str], now: float
@@ -135,7 +166,26 @@ class Warmth:
         return [Ahead(function, None) for function in found if function not in there]
 
 
-def _orders(review: Review, device: int, workers: Sequence[Warm]) -> list[Order]:
-    if review.release:
-        return [Release(each.key) for each in workers if each.device == device]
-    return [Ahead(function, device) for function, displaced in review.fetch if displaced is None]
+class _Fleet:
+    """The workers of one look, as they will be when the orders given so far are done."""
+
+    def __init__(self, workers: Sequence[Warm]) -> None:
+        self.residents = [Resident(each.function, each.device, each.idle_since) for each in workers]
+        self.key_of = {item: each.key for item, each in zip(self.residents, workers, strict=True)}
+
+    def apply(self, review: Review, device: int, now: float) -> list[Order]:
+        if review.release:
+            gone = [item for item in self.residents if item.device == device]
+            self.residents = [item for item in self.residents if item.device != device]
+            return [Release(self.key_of[item]) for item in gone]
+        return [
+            order for function, displaced in review.fetch for order in self._fetch(function, device, displaced, now)
+        ]
+
+    def _fetch(self, function: str, device: int, displaced: Resident | None, now: float) -> list[Order]:
+        if displaced is not None and displaced not in self.key_of:
+            return []
+        if displaced is not None:
+            self.residents.remove(displaced)
+        self.residents.append(Resident(function, device, now))
+        return [Ahead(function, device, None if displaced is None else self.key_of[displaced])]

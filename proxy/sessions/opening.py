@@ -108,13 +108,13 @@ class Opener:
                     raise
                 log.info("session_not_attached", extra={"device": device.name, "error": str(error)})
                 unreachable.add(chosen.id)
-            left = left.without(chosen.id)
+            left = left.without([chosen.id])
         return None
 
     def _choose(self, request: Request, outlook: Outlook, last: set[int]) -> DeviceView | None:
         """The best device with room; those in `last` only if no other has any."""
-        first = outlook.only([view.id for view in outlook.views if view.id not in last])
-        return self._placing.choose(request, first) or self._placing.choose(request, outlook)
+        first = self._placing.choose(request, outlook.without(last))
+        return first or (self._placing.choose(request, outlook) if last else None)
 
     async def _attach(self, want: Want, links: DeviceOwner, device: DeviceRow) -> DeviceLink:
         grant = await self._seating.lease(want, device.id)

@@ -8,7 +8,7 @@ from fabric_world import ended, until, world_of
 
 from dgsf.core import warmth as core
 from dgsf.core.warmth import Ahead, Warmth
-from proxy.keeping import AHEAD_AT_ONCE, AHEAD_PAUSE_US
+from proxy.keeping import AHEAD_AT_ONCE, AHEAD_PAUSE_US, LOAD_S
 from proxy.post import name_of
 
 
@@ -41,6 +41,63 @@ async def test_a_regular_function_is_there_before_its_call_and_nobody_pays_for_t
         assert await world.value(version, 1) == 2
         await until(lambda: world.proxy.keeping.counts.ahead_used == 1)
         assert len(world.proxy.lanes[version].links) == 1, "the call found the worker"
+
+
+async def test_an_idle_worker_is_displaced_by_one_that_is_expected_much_sooner(database):
+    async with world_of(database, "cpu:1:slots=2") as world:
+        busy, rare = await world.deploy(nap, name="busy"), await world.deploy(add, name="rare")
+        hot = await world.deploy(add, name="hot")
+        await world.value(rare, 1)
+        device = world.proxy.lanes[rare].links[0].post.device.id
+        learned(world, name_of(world.tenant_id, "hot"), period_s=3, calls=200, last_s_ago=1)
+        world.proxy.keeping._warmth._slots = world.proxy.keeping._warmth._policy._slots = 2
+        _, stream = world.open(busy, 8)  # the device works, its other slot holds what nobody asks for
+        await until(lambda: hot in world.proxy.lanes and world.proxy.lanes[hot].links)
+        assert world.proxy.lanes[hot].links[0].post.device.id == device
+        assert not world.proxy.lanes[rare].links, "it made way"
+        assert (world.proxy.keeping.counts.ahead, world.proxy.keeping.counts.released) == (1, 1)
+        await ended(stream)
+
+
+async def test_a_worker_that_got_a_call_meanwhile_is_not_displaced(database):
+    async with world_of(database, "cpu:1:slots=1") as world:
+        version, _ = await world.deploy(nap, name="busy"), await world.deploy(add, name="hot")
+        await world.value(version, 0)
+        keeping, link = world.proxy.keeping, world.proxy.lanes[version].links[0]
+        keeping._learned = False  # it looks only when it is told to
+        keeping._is_learned = lambda lane: True
+        name = name_of(world.tenant_id, "hot")
+        keeping._names[name] = (world.tenant_id, "hot")
+        _, stream = world.open(version, 0.5)
+        await until(lambda: link.inflight)
+        keeping._start_ahead(Ahead(name, link.post.device.id, displaces=id(link)), world.proxy._clock.now_us())
+        await until(lambda: not keeping._under_way)
+        assert world.proxy.lanes[version].links == [link] and keeping.counts.released == 0
+        await ended(stream)
+
+
+@pytest.mark.parametrize("thrifty", [True, False])
+async def test_a_call_takes_the_place_of_an_idle_worker_rather_than_a_device_in_no_use(database, thrifty):
+    async with world_of(database, "cpu:2:slots=1") as world:
+        old, new = await world.deploy(add, name="old"), await world.deploy(add, name="new")
+        await world.value(old, 1)
+        device = world.proxy.lanes[old].links[0].post.device.id
+        world.proxy.keeping._learned = True
+        warmth = learned(world, name_of(world.tenant_id, "old"), period_s=2, calls=50, last_s_ago=1)
+        if thrifty:
+            warmth.budget.spent = 1e9
+        assert await world.value(new, 1) == 2
+        chosen = world.proxy.lanes[new].links[0].post.device.id
+        assert (chosen == device) is thrifty
+        assert bool(world.proxy.lanes[old].links) is not thrifty
+
+
+async def test_the_time_that_starts_take_is_learned(database):
+    async with world_of(database) as world:
+        version = await world.deploy(add, name="f")
+        await world.value(version, 1)
+        assert world.proxy.keeping._loads.of(name_of(world.tenant_id, "f")) != LOAD_S
+        assert not world.proxy.keeping._loads.alike
 
 
 async def test_what_is_little_expected_is_given_back_when_there_is_no_budget(database, monkeypatch):

@@ -166,7 +166,7 @@ def test_a_function_that_runs_is_expected_at_the_levels_above():
     for second in range(0, 600, 5):
         keeper.saw("hot", 3, second)
     expected = keeper.expect(Counter(hot=3), 600.0)
-    levels = [key for _, key in expected.ranked]
+    levels = [key for _, key in expected.ranked()]
     assert levels[0] == ("hot", 4) and ("hot", 3) not in levels and ("hot", 5) in levels
 
 
@@ -286,8 +286,8 @@ def test_a_running_function_needs_no_second_instance_where_weights_are_shared():
     keeper = KeepWarm(4, 30.0, Budget(), shared=True)
     for second in range(0, 600, 5):
         keeper.saw("hot", 3, second)
-    assert not keeper.expect(Counter(hot=3), 600.0).ranked
-    assert [key for _, key in keeper.expect(NOBODY, 600.0).ranked] == [("hot", 1)]
+    assert not list(keeper.expect(Counter(hot=3), 600.0).ranked())
+    assert [key for _, key in keeper.expect(NOBODY, 600.0).ranked()] == [("hot", 1)]
 
 
 def test_the_bound_for_shared_weights_pays_only_for_times_in_which_nothing_of_the_function_runs():

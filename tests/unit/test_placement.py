@@ -2,7 +2,9 @@
 
 from dataclasses import replace
 
-from dgsf.core.placement import DeviceView, Request, choose, why_not
+import pytest
+
+from dgsf.core.placement import Chooser, DeviceView, Refusal, Request, choose, why_not
 
 GIB = 1024**3
 
@@ -57,3 +59,54 @@ def test_a_host_is_no_device_and_a_device_no_host():
     assert choose(Request(("host",), GIB), [device(2), host]).id == 1
     assert choose(Request(("host",), GIB), [device(2)]) is None
     assert why_not(Request(("any",), GIB), [host]) == "no device of type any; the pool has: none"
+
+
+@pytest.mark.parametrize(
+    ("asked", "reason"),
+    [
+        (
+            {"memory_bytes": 64 * GIB},
+            "asks for 64.0 GiB (68719476736 bytes) of memory; the largest matching device has",
+        ),
+        ({"devices": 9}, "asks for 9 devices of one node; the largest matching node has 2"),
+        ({"cpu_milli": 9000}, "asks for 9 processors; the largest matching node has 8"),
+        ({"devices": 2, "memory_bytes": 5 * GIB}, "no node is large enough for 2 whole device(s) and 5.0 GiB"),
+        ({"types": ("H100",)}, "no device of type H100; the pool has: cpu"),
+    ],
+)
+def test_what_can_never_be_had_is_refused_for_ever_by_its_true_reason(asked, reason):
+    large, small = (
+        replace(device(number, healthy=number == 1), memory_bytes=size * GIB, node="n", node_cpu_milli=8000)
+        for number, size in ((1, 8), (2, 4))
+    )
+    answer = Chooser().place(Request(**{"types": ("any",), "memory_bytes": 0} | asked), [large, small])
+    assert isinstance(answer, Refusal) and not answer.ever
+    assert answer.reason.startswith(reason)
+
+
+def test_what_is_taken_now_is_refused_for_now_with_all_that_has_to_be_free():
+    answer = Chooser().place(Request(("any",), 8 * GIB, cpu_milli=500), [device(1, free=GIB)])
+    asked = "250/1000 of a device, 8.0 GiB (8589934592 bytes) of memory and 0.5 processors"
+    assert answer == Refusal(f"no healthy device of a fitting type has {asked} free now")
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"types": ()}, {"types": ("",)}, {"memory_bytes": -1}, {"share": -1}, {"share": 1001}, {"devices": -1},
+        {"cpu_milli": -1}, {"host_memory": -1}, {"duration_s": float("nan")}, {"duration_s": -1.0},
+        {"run_s": float("inf")}, {"deadline_s": float("nan")}, {"deadline_s": -0.1},
+    ],
+)  # fmt: skip
+def test_a_request_that_makes_no_sense_is_not_made(wrong):
+    with pytest.raises(ValueError, match="|".join(wrong)):
+        Request(**{"types": ("any",), "memory_bytes": GIB} | wrong)
+
+
+def test_a_kept_pool_forgets_weights_that_are_gone_and_measures_memory_by_what_is_free_now():
+    chooser, wanted = Chooser(), Request(("any",), GIB, weights="f")
+    cold = [device(1), device(2)]
+    warm = [cold[0], replace(cold[1], weights=frozenset("f"))]
+    assert [chooser.choose(wanted, pool).id for pool in (cold, warm, cold)] == [1, 2, 1]
+    pools = [[device(1), device(2)], [device(1, free=3 * GIB), device(2, free=2 * GIB)], [device(2), device(1)]]
+    assert [chooser.choose(wanted, pool).id for pool in pools] == [1, 2, 1]

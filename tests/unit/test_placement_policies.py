@@ -74,9 +74,13 @@ def test_every_policy_places_shares_slots_and_whole_devices_and_refuses_what_has
         answer = place(make_policy(name), request, devices, nodes)
         assert isinstance(answer, Placement), (name, request)
         assert len(answer.devices) == count
-    for request in (Request(("any",), 0, devices=3), share(100, cpu_milli=9000), share(100, host_memory=2 * GIB)):
+    for request, ever in (
+        (Request(("any",), 0, devices=3), False),
+        (share(100, cpu_milli=9000), True),  # what its nodes have in all is not told
+        (share(100, host_memory=2 * GIB), True),
+    ):
         answer = place(make_policy(name), request, devices, nodes)
-        assert isinstance(answer, Refusal) and answer.ever
+        assert isinstance(answer, Refusal) and answer.ever == ever
 
 
 def test_a_type_that_is_not_there_will_never_be():

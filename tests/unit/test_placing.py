@@ -4,10 +4,13 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from random import Random
 
+import pytest
+
 from dgsf.clock import ManualClock
 from dgsf.core.durations import Durations, remaining
 from dgsf.core.placement import Chooser, DeviceView, Placer, Pool
 from dgsf.core.placement.gavel import Gavel
+from dgsf.core.placement.model import NO_SLICE
 from dgsf.core.residency import Residency
 from dgsf.store.rows import DeviceRow, LeaseGrant, LeaseRow
 from proxy.placing import Placing
@@ -150,3 +153,12 @@ def test_processors_are_those_of_the_node_whichever_of_its_servers_they_were_giv
     assert held.placing.choose(held.placing.request(want("f", cpu_milli=1600)), outlook) is None
     assert held.placing.choose(held.placing.request(want("f")), outlook) is not None, "who asks for none shares"
     assert held.chosen("f", [row(4, node="silent")], cpu_milli=64_000) == 4, "a node that does not say is not counted"
+
+
+@pytest.mark.parametrize("policy", ["conspirator", "dgsf_slices"])
+def test_the_slice_of_production_is_a_slot_whichever_policy_places_it(policy):
+    chooser, views = Chooser(policy), Held().placing.outlook([row(1), row(2)], [lease(1, 0, "g", tenant=2)]).views
+    for tenant in (1, 2):
+        asked = Held().placing.request(want("f", tenant_id=tenant))
+        answer = chooser.place(asked, views)
+        assert (answer.devices, answer.share, answer.owned_slice) == ((1,), 250, NO_SLICE)

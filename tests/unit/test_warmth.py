@@ -1,8 +1,11 @@
 """Keep-warm in a proxy, over a virtual clock: what stays, what goes, and what is started ahead."""
 
+import time
+
 import pytest
 
 from dgsf.config import Settings, load_settings
+from dgsf.core.loads import LoadTimes
 from dgsf.core.shadow import FixedShadow
 from dgsf.core.warmth import CREDIT_S, SETTLED_S, Ahead, Release, Warm, Warmth
 from dgsf.errors import ConfigError
@@ -39,6 +42,7 @@ class Proxy:
             if isinstance(order, Release):
                 del self.workers[order.key]
             else:
+                self.workers.pop(order.displaces, None)
                 self.ahead.append((self.now, order))
                 self.start(order.function, order.device or 1)
 
@@ -84,7 +88,7 @@ def test_a_regular_function_is_started_shortly_before_its_call_and_not_kept_betw
     assert proxy.warmth.budget.spent < 3600, "in eleven hours"
 
 
-def test_free_slots_of_a_working_device_get_what_is_expected_next_but_nobody_is_displaced():
+def test_free_slots_of_a_working_device_get_what_is_expected_next():
     proxy = Proxy(slots=2)
     for _ in range(100):
         proxy.call("hot")
@@ -96,6 +100,123 @@ def test_free_slots_of_a_working_device_get_what_is_expected_next_but_nobody_is_
     assert [order for _, order in proxy.ahead] == [Ahead("hot", 7)]
     proxy.wait(300)
     assert len(proxy.workers) == 2 and len(proxy.ahead) == 1
+
+
+def test_an_idle_worker_gives_its_place_to_a_function_that_is_expected_much_sooner():
+    proxy = Proxy(slots=2)
+    for _ in range(100):
+        proxy.call("hot")
+        proxy.wait(10)
+    proxy.workers.clear()
+    proxy.start("rare", 7)
+    rare = proxy._made
+    proxy.start("busy", 7)
+    proxy.workers[proxy._made] = Warm(proxy._made, "busy", 7, None)
+    proxy.look()
+    assert [order for _, order in proxy.ahead] == [Ahead("hot", 7, displaces=rare)]
+    assert proxy.functions == {"hot", "busy"}
+
+
+def test_devices_looked_at_together_do_not_each_start_the_same_worker():
+    proxy = Proxy(slots=2)
+    for _ in range(100):
+        proxy.call("hot")
+        proxy.wait(10)
+    proxy.workers.clear()
+    for device in (7, 8, 9):
+        proxy.start("busy", device)
+        proxy.workers[proxy._made] = Warm(proxy._made, "busy", device, None)
+    proxy.look()
+    assert [order for _, order in proxy.ahead if order.function == "hot"] == [Ahead("hot", 7)]
+
+
+def test_an_order_that_could_not_be_done_is_said_again_at_the_next_look():
+    proxy = Proxy(slots=2)
+    for _ in range(100):
+        proxy.call("hot")
+        proxy.wait(10)
+    busy = [Warm(1, "busy", 7, None)]
+    found = []
+    for again in (False, True):
+        if again:
+            proxy.warmth.again(7)
+        found.append([proxy.warmth.look(busy, {}, proxy.now + STEP_S * n) for n in range(1, 3)])
+        proxy.now += 2 * STEP_S
+    assert found == [[[Ahead("hot", 7)], []], [[Ahead("hot", 7)], []]]
+
+
+def test_the_victim_is_who_is_expected_latest_and_nobody_while_another_device_is_worth_it():
+    proxy = Proxy(slots=2)
+    for _ in range(60):
+        for function in ("hot", "warm"):
+            proxy.call(function)
+        proxy.wait(5)
+    proxy.call("rare")
+    proxy.wait(SETTLED_S)
+    workers = [Warm(1, "hot", 1, proxy.now - 1), Warm(2, "rare", 1, proxy.now - 1)]
+    assert proxy.warmth.victim(workers, {1, 2}, proxy.now) is None, "warm would use another device"
+    proxy.warmth.budget.spent = 1e9
+    assert proxy.warmth.victim(workers, {1, 2}, proxy.now) == 2
+    assert proxy.warmth.victim(workers, {1}, proxy.now) == 1
+    assert proxy.warmth.victim(workers, (), proxy.now) is None
+    assert proxy.warmth.victim([Warm(1, "hot", 1, None)], {1}, proxy.now) is None, "a busy one is nobody's victim"
+
+
+def test_a_load_time_is_learned_for_each_function_and_a_stranger_goes_by_the_mean():
+    loads = LoadTimes(1.0)
+    assert loads.of("f") == 1.0 and loads.alike
+    for _ in range(40):
+        loads.saw("slow", 20.0)
+    loads.saw("quick", 0.5)
+    assert loads.of("slow") == pytest.approx(20, rel=0.1)
+    assert loads.of("quick") < 15 < loads.of("stranger") < 20
+    loads.forget("slow")
+    assert loads.of("slow") == loads.mean_s
+
+
+def test_a_regular_function_that_loads_slowly_is_started_earlier():
+    loads, starts = LoadTimes(1.0), {}
+    for load_s in (1.0, 30.0):
+        warmth = Warmth(4, loads, 60.0)
+        for _ in range(50):
+            loads.saw("hourly", load_s)
+        for number in range(8):
+            warmth.look([], {"hourly": {1}}, number * 3600.0)
+        looks = [7 * 3600.0 + second for second in range(1, 3600)]
+        starts[load_s] = next(at for at in looks if warmth.look([], {}, at))
+    assert starts[1.0] - starts[30.0] == pytest.approx(29, abs=2)
+
+
+def test_a_look_over_a_thousand_functions_expects_once_and_takes_a_few_milliseconds(monkeypatch):
+    warmth, now = Warmth(8, 1.0, 60.0), 0.0
+    for number in range(1000):
+        now += 0.01
+        warmth._policy.saw(f"f{number}", 0, now)
+    expected, expect = [], warmth._policy.expect
+    monkeypatch.setattr(warmth._policy, "expect", lambda *args: expected.append(args) or expect(*args))
+    workers = [Warm(number, f"f{number}", number // 8, now) for number in range(64)]
+    took = []
+    for _ in range(5):
+        now += SETTLED_S + 1
+        begun = time.process_time()
+        warmth.look(workers, {}, now)
+        took.append(time.process_time() - begun)
+    assert len(expected) == 5
+    assert min(took) < 0.02, "half of that where nothing else runs"
+
+
+def test_a_function_that_is_not_called_any_more_is_forgotten_and_one_that_is_stays():
+    warmth = Warmth(4, 1.0, 60.0)
+    for number in range(20):
+        warmth.look([], {f"once{number}": {1}}, 1.0)
+    for day in range(30):
+        warmth.look([], {"daily": {1}}, 86_400.0 * (day + 1))
+    warmth.look([], {}, 86_400.0 * 30 + 3 * 3600)
+    policy = warmth._policy
+    assert policy.model.functions == ["daily"] and policy.model.rows == {"daily": 0}
+    assert set(policy.rhythm._last) == set(policy._runs._own) == {"daily"}
+    now = 86_400.0 * 30 + 4 * 3600
+    assert policy.model._popular_then(now) * 604_800 == pytest.approx(policy.model._memory[0, -1] * 604_800, rel=0.05)
 
 
 def test_who_is_expected_latest_makes_room_first():

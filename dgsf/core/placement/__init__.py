@@ -3,12 +3,13 @@
 Production (`Chooser`) and simulations (`Pool` and `Placer`) share everything here.  Nothing here does I/O.
 """
 
+from dgsf.core.placement.kept import Chooser
 from dgsf.core.placement.matching import could_ever_fit, has_slot, preference, rank_of, why_not
 from dgsf.core.placement.model import DeviceView, NodeView, Placement, Refusal, Request, Slice
 from dgsf.core.placement.placer import Placer
 from dgsf.core.placement.policy import Policy
 from dgsf.core.placement.pool import Pool
-from dgsf.core.placement.registry import Chooser, choose, make_policy, policy_names
+from dgsf.core.placement.registry import choose, make_policy, policy_names
 from dgsf.core.placement.speeds import Speeds
 from dgsf.core.placement.workload import Workload
 

@@ -6,6 +6,7 @@ answer names devices or says why not.  Nothing here decides.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 ANY = "any"
@@ -75,6 +76,18 @@ class Request:
     run_s: float = 0.0  # expected of what has the deadline, if that is less than the whole: one call of a worker
     weights: str = ""  # name of the weights it loads
     scales: bool = True  # a faster device shortens it
+
+    def __post_init__(self) -> None:
+        if not self.types or not all(self.types):
+            raise ValueError(f"types={self.types}: expected at least one type of device, such as 'any'")
+        if self.share is not None and not 0 <= self.share <= WHOLE:
+            raise ValueError(f"share={self.share}: expected 0 to {WHOLE} thousandths of a device, or None for a slot")
+        if min(self.memory_bytes, self.devices, self.cpu_milli, self.host_memory) < 0:
+            raise ValueError(f"{self}: memory, devices and processors are 0 or more")
+        if not (
+            0 <= self.duration_s < math.inf and 0 <= self.run_s < math.inf and 0 <= (self.deadline_s or 0) < math.inf
+        ):
+            raise ValueError(f"{self}: times are in seconds, 0 or more")
 
     @property
     def due_s(self) -> float:

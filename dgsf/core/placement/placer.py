@@ -15,16 +15,18 @@ from dgsf.core.placement.model import Placement, Refusal, Request
 from dgsf.core.placement.need import Need
 from dgsf.core.placement.policy import Policy
 from dgsf.core.placement.pool import Floats, Ints, Pool
+from dgsf.core.placement.refusing import refusal
 
 NEVER = -np.inf
-SHAPES = 4096  # kept at most
+SHAPES = 4096  # kept at most,
+SCORES_BYTES = 2**26  # and no more than so much memory: shapes have scores for every row
 RANK_STEP = 1e9  # a preferred type wins over any score
 
 
 class _Scores:
     """The scores of one shape, and how often each row had changed when it was scored."""
 
-    __slots__ = ("columns", "epoch", "need", "seen", "values")
+    __slots__ = ("columns", "epoch", "need", "refusal", "seen", "values")
 
     def __init__(self, need: Need, rows: int) -> None:
         self.need = need
@@ -32,6 +34,7 @@ class _Scores:
         self.columns: Ints = np.zeros(rows, dtype=np.int64)
         self.seen: Ints = np.full(rows, -1, dtype=np.int64)
         self.epoch = -1
+        self.refusal: Refusal | None = None
 
 
 class Placer:
@@ -42,24 +45,25 @@ class Placer:
         self.policy = policy
         self._random = random
         self._scores: dict[object, _Scores] = {}
+        self._most_shapes = max(16, min(SHAPES, SCORES_BYTES // (24 * max(1, len(pool.nodes)))))
 
     def place(self, request: Request) -> Placement | Refusal:
         """The best place that has room now, or why there is none.  Nothing is booked."""
         self.policy.observe(request, self.pool)
         scores = self._of_shape(request)
         if self.policy.decides(request):
-            return self.policy.decide(self.pool, scores.need, self._random) or self._refuse(scores.need)
+            return self.policy.decide(self.pool, scores.need, self._random) or self._refuse(scores)
         self._bring_up_to_date(scores)
         row = self.policy.pick(scores.values, self._random) if len(scores.values) else -1
         if row < 0 or scores.values[row] == NEVER:
-            return self._refuse(scores.need)
+            return self._refuse(scores)
         return self.policy.placement(self.pool, scores.need, row, int(scores.columns[row]), self._random)
 
     def _of_shape(self, request: Request) -> _Scores:
         key = self.policy.cache_key(request)
         scores = self._scores.get(key)
         if scores is None:
-            if len(self._scores) >= SHAPES:
+            if len(self._scores) >= self._most_shapes:
                 self._scores.clear()
             scores = self._scores[key] = _Scores(Need.of(request, self.pool), len(self.pool.nodes))
         elif scores.need.request is not request:
@@ -85,11 +89,7 @@ class Placer:
             if columns is not None:
                 scores.columns[rows] = columns
 
-    def _refuse(self, need: Need) -> Refusal:
-        if not (need.rank >= 0).any():
-            there = ", ".join(sorted({name for name, _ in self.pool.names if name})) or "none"
-            return Refusal(f"no device of type {' or '.join(need.request.types)}; the pool has: {there}", ever=False)
-        if not need.devices:
-            return Refusal("no node has the processors and memory for it now")
-        wanted = f"{need.devices} whole device(s)" if need.whole else f"{int(need.share.max())}/1000 of a device"
-        return Refusal(f"no healthy device of a fitting type has room for {wanted} now")
+    def _refuse(self, scores: _Scores) -> Refusal:
+        if scores.refusal is None:
+            scores.refusal = refusal(self.pool, scores.need)
+        return scores.refusal

@@ -61,6 +61,9 @@ class Pool:
     siblings: list[list[int]]  # rows of the same node
     resident: dict[str, set[Place]]
     where: dict[int, Place]
+    sized: Bools  # devices that can hold anything at all when they are empty
+    memory_size: Ints  # bytes that each device has
+    cpu_size: Ints  # (rows) processors that the node has; plenty if it does not say
     slices: dict[Place, list[OwnedSlice]] = field(default_factory=dict)
     ends: dict[Place, list[float]] = field(default_factory=dict)
     now: float = 0.0
@@ -118,6 +121,26 @@ class Pool:
         self.room[row, column] = self.left[row, column] if healthy else 0
         self.usable[row, column] = healthy
         self.changes[row] += 1
+
+    def renew(self, changes: Iterable[tuple[DeviceView, DeviceView]]) -> None:
+        """Devices that looked like the first look like the second: what is left, their health, or what is on them."""
+        most = self.memory.max(initial=0)
+        for before, now in changes:
+            row, column = place = self.where[now.id]
+            for name in before.weights - now.weights:
+                self.resident[name].discard(place)
+            self.slices.pop(place, None)
+            _fill_in(self, row, column, now)
+            if replace(before, busy_until_s=now.busy_until_s) != now:  # no score that is kept depends on that time
+                self.changes[row] += 1
+        if self.memory.max(initial=0) != most:  # what scores measure memory by
+            self.changes += 1
+
+    def renew_node(self, rows: Sequence[int], node: NodeView) -> None:
+        """A node has this much left of its processors and memory."""
+        self.cpu[rows] = np.minimum(self.cpu_size[rows], node.free_cpu_milli)
+        self.host_memory[rows] = node.free_memory
+        self.changes[rows] += 1
 
     def slices_of(self, device: int) -> tuple[Slice, ...]:
         return tuple(Slice(s.tenant, s.share, s.used) for s in self.slices.get(self.where[device], ()))
@@ -194,13 +217,14 @@ def _fill(rows: dict[RowKey, list[DeviceView]], nodes: dict[str, NodeView]) -> P
         names.setdefault((key[1], key[2]), len(names))
         by_node.setdefault(key[0], []).append(row)
     plain = [nodes.get(key[0], NodeView(key[0])) for key in rows]
+    cpu_size = np.array([_cpu_size(devices) for devices in rows.values()], dtype=np.int64)
     pool = Pool(
         ids=np.full(shape, -1, dtype=np.int64),
         left=np.zeros(shape, dtype=np.int64),
         room=np.zeros(shape, dtype=np.int64),
         usable=np.zeros(shape, dtype=np.bool_),
         memory=np.zeros(shape, dtype=np.int64),
-        cpu=np.array([node.free_cpu_milli for node in plain], dtype=np.int64),
+        cpu=np.minimum(cpu_size, np.array([node.free_cpu_milli for node in plain], dtype=np.int64)),
         host_memory=np.array([node.free_memory for node in plain], dtype=np.int64),
         slot=np.array([WHOLE // max(1, key[3]) for key in rows], dtype=np.int64),
         model=np.array([names[key[1], key[2]] for key in rows], dtype=np.int64),
@@ -216,6 +240,9 @@ def _fill(rows: dict[RowKey, list[DeviceView]], nodes: dict[str, NodeView]) -> P
         siblings=[by_node[key[0]] for key in rows],
         resident={},
         where={},
+        sized=np.zeros(shape, dtype=np.bool_),
+        memory_size=np.zeros(shape, dtype=np.int64),
+        cpu_size=cpu_size,
     )
     for row, members in enumerate(rows.values()):
         for column, device in enumerate(members):
@@ -224,15 +251,22 @@ def _fill(rows: dict[RowKey, list[DeviceView]], nodes: dict[str, NodeView]) -> P
 
 
 def _enter(pool: Pool, row: int, column: int, device: DeviceView) -> None:
-    left = _share_left(device)
     pool.ids[row, column] = device.id
+    pool.where[device.id] = (row, column)
+    pool.sized[row, column] = device.slots > 0 or bool(device.free_share)
+    pool.memory_size[row, column] = min(PLENTY, device.memory_bytes)
+    _fill_in(pool, row, column, device)
+
+
+def _fill_in(pool: Pool, row: int, column: int, device: DeviceView) -> None:
+    """What changes during the life of a device."""
+    left = _share_left(device)
     pool.left[row, column] = left
     pool.room[row, column] = left if device.healthy else 0
     pool.usable[row, column] = device.healthy
     pool.memory[row, column] = min(PLENTY, device.free_memory)
     pool.tasks[row, column] = device.slots - device.free_slots
     pool.until[row, column] = device.busy_until_s
-    pool.where[device.id] = (row, column)
     for name in device.weights:
         pool.resident.setdefault(name, set()).add((row, column))
     for part in device.slices:
@@ -240,6 +274,10 @@ def _enter(pool: Pool, row: int, column: int, device: DeviceView) -> None:
         pool.slices.setdefault((row, column), []).append(
             OwnedSlice(pool._next_slice, part.tenant, part.share, part.used)
         )
+
+
+def _cpu_size(devices: Sequence[DeviceView]) -> int:
+    return min(PLENTY, max((device.node_cpu_milli for device in devices), default=PLENTY))
 
 
 def _share_left(device: DeviceView) -> int:
