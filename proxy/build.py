@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from pathlib import Path
 
 from dgsf.clock import SystemClock
 from dgsf.config import Settings
 from dgsf.core.placement import Chooser
 from dgsf.errors import StoreUnavailable
+from dgsf.speedtable import read_speeds
 from dgsf.store.catalogue import Catalogue
 from dgsf.store.database import Database
 from dgsf.store.devices import DeviceStore
@@ -52,7 +54,7 @@ def make_proxy(
     directory = Directory(DeviceStore(database), lease_store, secret, host_id(), tcp, row.name)
     leases = LeaseKeeper(lease_store, row.name, row.incarnation, settings.lease_seconds, clock)
     limits = Limits(settings.inline_bytes, settings.max_result_bytes)
-    seating = Seating(directory, leases, secret, Placing(directory, Chooser(settings.placement), clock))
+    seating = Seating(directory, leases, secret, Placing(directory, _chooser(settings), clock))
     starter = Starter(directory, leases, seating, catalogue.code, secret, area, limits, clock, settings.start_seconds)
     proxy = LocalProxy(
         settings, catalogue, directory, leases, starter, Recorder(database, row.number), row.number, clock
@@ -61,6 +63,12 @@ def make_proxy(
         hub = SessionHub(database, directory, leases, seating, row, clock, proxy.room.make_for_session)
         proxy.use_sessions(hub)
     return proxy
+
+
+def _chooser(settings: Settings) -> Chooser:
+    """The policy of the settings, with the table of speeds that they name."""
+    speeds = read_speeds(Path(settings.speeds), "DGSF_SPEEDS") if settings.speeds else None
+    return Chooser(settings.placement, speeds=speeds)
 
 
 class Presence:

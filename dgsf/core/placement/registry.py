@@ -54,8 +54,10 @@ def make_policy(name: str, speeds: Speeds | None = None) -> Policy:
 class Chooser:
     """Answers requests from fresh views of the pool, by one policy that goes on learning."""
 
-    def __init__(self, name: str = DEFAULT_PLACEMENT, random: Random | None = None) -> None:
-        self.policy = make_policy(name)
+    def __init__(
+        self, name: str = DEFAULT_PLACEMENT, random: Random | None = None, speeds: Speeds | None = None
+    ) -> None:
+        self.policy = make_policy(name, speeds)
         self._random = Random(0) if random is None else random  # noqa: S311 (a choice, not a secret)
 
     def place(
