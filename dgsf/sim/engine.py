@@ -16,6 +16,7 @@ from random import Random
 
 from dgsf.core.placement import Placement, Refusal, Request
 from dgsf.sim.fairness import FairClock
+from dgsf.sim.idling import Idling
 from dgsf.sim.instance import Instance
 from dgsf.sim.machine import Machine, request_of
 from dgsf.sim.moving import Mover
@@ -28,7 +29,7 @@ from dgsf.sim.workload import Workload
 END, EXPIRE, COPIED, FAIL, REPAIR = range(5)
 _TELL_EVERY = 20_000
 _DEEP = 16  # waiting functions that are put in order
-_PATIENCE = 1_000  # repairs without a start, after which the calls that still wait are given up
+_PATIENCE = 100  # repairs of each device without a start, after which the calls that still wait are given up
 Progress = Callable[[int], None]
 
 
@@ -53,10 +54,11 @@ class Simulator:
         self._idle: list[list[Instance]] = [[] for _ in range(count)]
         self._queues: list[deque[int]] = [deque() for _ in range(count)]
         self._waiting: OrderedDict[int, None] = OrderedDict()  # functions with waiting calls, by the age of the first
-        self._unused: OrderedDict[Instance, None] = OrderedDict()  # idle instances, least recently used first
+        self._idling = Idling(self.machine.pool)
         self._events: list[tuple[float, int, int, Instance | int, int]] = []
         self._made = 0
         self._freed = 0  # rises whenever something may have become placeable
+        self._shapes = [self._shape(request) for request in self._requests]
         self._refused: dict[object, int] = {}  # shape: `_freed` when it was refused
         self._tracked = bool(rules.mtbf_h or rules.moves)
         self._on: dict[int, dict[Instance, None]] = {}  # device: its instances, if devices fail or calls move
@@ -68,7 +70,7 @@ class Simulator:
         self._running = 0
         self._copying = 0  # places that are held until a move is done
         self._down = 0
-        self._vain = 0
+        self._vain = 0  # repairs since a call started last
         self.timeline = Timeline(workload, self._requests)
         self.wait_s = array("d", bytes(8 * workload.calls))
         self.done_s = array("d", bytes(8 * workload.calls))  # arrival to end; negative: never ran
@@ -129,8 +131,8 @@ class Simulator:
             return False
         self._refused.clear()
         self._serve_waiting()
-        self._vain += 1
-        return self._running > 0 or (self._down > 0 and self._vain < _PATIENCE)
+        patient = self._vain < _PATIENCE * self.machine.devices
+        return self._running > 0 or bool(self._idling.unused) or (self._down > 0 and patient)
 
     def _give_up(self) -> None:
         for function in self._waiting:
@@ -148,7 +150,7 @@ class Simulator:
         idle = self._idle[function]
         if idle:
             item = idle.pop()
-            del self._unused[item]
+            self._idling.leave(item)
             self._start(item, call, 0.0)
             return
         queue = self._queues[function]
@@ -175,30 +177,42 @@ class Simulator:
         return call
 
     def _open(self, function: int) -> Instance | Refusal | None:
-        """A new instance; least recently used idle ones of others give way.  None: refused before, nothing freed."""
-        request = self._requests[function]
-        shape = request.shape
+        """A new instance; idle ones of others may give way.  None: refused before, nothing freed since."""
+        shape = self._shapes[function]
         if self._refused.get(shape) == self._freed:
             return None
+        request = self._requests[function]
         placed = self.machine.place(function, request, self.now)
-        tries = self.rules.evict_tries * max(1, request.devices)
-        while isinstance(placed, Refusal) and placed.ever and self._unused and tries > 0:
-            victim = next(iter(self._unused))
-            self._close(victim)
-            self.evicted += 1
-            tries -= 1
-            placed = self.machine.place(function, request, self.now)
+        if isinstance(placed, Refusal) and placed.ever:
+            placed = self._make_room(function, request, placed)
         if isinstance(placed, Refusal):
             self._refused[shape] = self._freed
         else:
             self._track(placed)
         return placed
 
+    def _make_room(self, function: int, request: Request, refusal: Refusal) -> Instance | Refusal:
+        """Gives idle instances up, if that helps, and asks again."""
+        share = self.machine.takes(request)
+        if share is None:
+            return Refusal(refusal.reason, ever=False)
+        victims = self._idling.to_give_up(request, share)
+        for victim in victims:
+            self._close(victim)
+        self.evicted += len(victims)
+        return self.machine.place(function, request, self.now) if victims else refusal
+
+    def _shape(self, request: Request) -> object:
+        """Requests of one shape find room or find none alike; a tenant's own slices are no room for others."""
+        return (request.shape, request.tenant) if self.machine.makes_slices else request.shape
+
     def _track(self, item: Instance) -> None:
+        self._idling.opened(item)
         for device in item.devices if self._tracked else ():
             self._on.setdefault(device, {})[item] = None
 
     def _untrack(self, item: Instance) -> None:
+        self._idling.closed(item)
         for device in item.devices if self._tracked else ():
             self._on[device].pop(item, None)
 
@@ -223,6 +237,7 @@ class Simulator:
         item.work = load_s + (run_s / item.speed if spec.scales else run_s)
         item.version += 1
         self._running += 1
+        self._vain = 0
         if self._sharing is None:
             self._made += 1
             heapq.heappush(self._events, (now + item.work, self._made, END, item, item.version))
@@ -279,7 +294,7 @@ class Simulator:
             return
         item.idle_since = self.now
         self._idle[item.function].append(item)
-        self._unused[item] = None
+        self._idling.rest(item)
         self._freed += 1
         if not item.expiring:
             item.expiring = True
@@ -299,11 +314,13 @@ class Simulator:
         else:
             self.now = at
             self._close(item)
+            if self._waiting:
+                self._serve_waiting()
 
     def _close(self, item: Instance, *, idle: bool = True) -> None:
         if idle:
             self._idle[item.function].remove(item)
-            del self._unused[item]
+            self._idling.leave(item)
         self.machine.free(item, self.now)
         self._freed += 1
         self._untrack(item)
@@ -350,7 +367,7 @@ class Simulator:
                 idle = self._idle[function]
                 if idle:
                     item = idle.pop()
-                    del self._unused[item]
+                    self._idling.leave(item)
                     self._start(item, self._next(queue), 0.0)
                     continue
                 placed = self._open(function)
@@ -400,6 +417,7 @@ class Simulator:
 
     def _repair(self, device: int) -> None:
         self._down -= 1
+        self._vain += 1
         self.machine.set_health(device, True)
         self._freed += 1
         self._later(self._random.expovariate(1 / (self.rules.mtbf_h * 3600)), FAIL, device)

@@ -11,6 +11,7 @@ from random import Random
 import numpy as np
 
 from dgsf.core.placement import DeviceView, NodeView, Placement, Placer, Pool, Refusal, Request, make_policy
+from dgsf.core.placement.slices import Conspirator
 from dgsf.sim.instance import Instance
 from dgsf.sim.pools import PoolSpec
 from dgsf.sim.workload import FunctionSpec
@@ -57,9 +58,13 @@ class Machine:
 
     def __init__(self, spec: PoolSpec, policy: str, seed: int) -> None:
         views = device_views(spec)
-        nodes = [NodeView(node.name, node.cpu_milli, node.memory_mib * _MIB) for node in spec.nodes]
-        self.pool = Pool.of(views, nodes)
+        self._nodes = [NodeView(node.name, node.cpu_milli, node.memory_mib * _MIB) for node in spec.nodes]
+        self.pool = Pool.of(views, self._nodes)
         self._placer = Placer(self.pool, make_policy(policy), Random(seed))  # noqa: S311  # a simulation
+        self.makes_slices = isinstance(self._placer.policy, Conspirator)  # so tenants of one shape fit differently
+        self._spec, self._policy = spec, policy
+        self._empty: Placer | None = None  # the same pool with nothing on it, made when it is first asked
+        self._takes: dict[object, int | None] = {}  # by shape
         self.devices = len(views)
         self.types = [view.type for view in views]
         self._price_per_s = [spec.figures(view.type).price_per_h / 3600 for view in views]
@@ -86,6 +91,17 @@ class Machine:
         item = Instance(function, request, taken, self._speed_of(taken), ends_at)
         self._hold(item, now)
         return item
+
+    def takes(self, request: Request) -> int | None:
+        """The share that the policy gives it of each device, rounded up as it does; None: an empty pool has no room."""
+        shape = request.shape
+        if shape not in self._takes:
+            if self._empty is None:
+                empty = Pool.of(device_views(self._spec), self._nodes)
+                self._empty = Placer(empty, make_policy(self._policy), Random(0))  # noqa: S311  # a simulation
+            found = self._empty.place(request)
+            self._takes[shape] = found.share if isinstance(found, Placement) else None
+        return self._takes[shape]
 
     def move(self, item: Instance, to: Placement, now: float, copy_s: float, pause_s: float) -> Instance:
         """An instance gets another place; the answer holds the old one, to be freed when the copy is made."""

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import asdict, replace
+from random import Random
 
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dgsf.core.placement import Placer, Refusal, Request, make_policy
 from dgsf.core.placement.consolidate import MoveRules
 from dgsf.core.policies import PLACEMENT_POLICIES
 from dgsf.sim.engine import Simulator
@@ -23,6 +26,8 @@ functions = st.builds(
     types=st.sampled_from([("any",), ("T4",), ("A100", "T4")]),
     share=st.integers(1, 1000),
     devices=st.sampled_from([0, 0, 0, 1, 2]),
+    cpu_milli=st.sampled_from([0, 0, 9000]),
+    device_memory_mib=st.sampled_from([0, 0, 9000]),
     weights_mib=st.sampled_from([0.0, 500.0]),
     duty=st.floats(0, 1),
 )
@@ -61,6 +66,17 @@ class Watched(Simulator):
             assert pool.usable[row, column]
         assert not item.dead
         super()._start(item, call, load_s)
+
+    def _make_room(self, function: int, request: Request, refusal: Refusal) -> Instance | Refusal:
+        pool = deepcopy(self.machine.pool)
+        for item in self._idling.unused:
+            pool.give_back(item.request, item.placement, item.ends_at)
+        before = self.evicted
+        found = super()._make_room(function, request, refusal)
+        possible = Placer(pool, make_policy(self.policy), Random(0)).place(request)  # with nothing idle there
+        assert isinstance(found, Refusal) == isinstance(possible, Refusal)
+        assert (self.evicted > before) == isinstance(found, Instance)
+        return found
 
     def _move(self, item: Instance, *where: object) -> None:
         before = item.row, item.devices

@@ -56,6 +56,74 @@ def test_an_idle_instance_gives_way_to_another_function():
     assert (found.evicted, found.cold_starts, found.wait_max_s) == (1, 2, 0)
 
 
+SMALL = [FunctionSpec(f"s{index}", share=50) for index in range(20)]
+
+
+def test_however_many_small_idle_instances_give_way_to_a_whole_device():
+    calls = [(0.0, index, 1.0) for index in range(20)] + [(5.0, 20, 1.0)]
+    found = simulate(workload(*calls, functions=[*SMALL, FunctionSpec("big")]))
+    assert (found.refused, found.wait_max_s, found.evicted) == (0, 0, 20)
+
+
+def test_nothing_is_given_up_where_that_makes_no_room():
+    kinds = [
+        FunctionSpec("long", types=("A100",)),
+        FunctionSpec("w", types=("T4",)),
+        FunctionSpec("b", types=("A100",)),
+    ]
+    run = Simulator(
+        workload((0, 0, 1000), (0, 1, 1), (5, 2, 1), (900, 1, 1), functions=kinds),
+        parse_pool("A100:1,T4:1"),
+        "first_fit",
+        Rules(idle_s=3600.0, start_s=0.0),
+    ).run()
+    assert run.cold == 3  # the T4's instance was there for its second call
+    assert run.evicted == 1  # the A100's own, when its call had ended
+
+
+def test_no_more_is_given_up_than_it_takes_and_what_was_used_longest_ago_first():
+    kinds = [FunctionSpec(name, share=share) for name, share in (("a", 100), ("b", 400), ("c", 500), ("d", 450))]
+    calls = workload((0, 0, 1), (1, 1, 1), (2, 2, 1), (10, 3, 1), (20, 2, 1), functions=kinds)
+    run = Simulator(calls, parse_pool("T4:1"), "best_fit", Rules(idle_s=3600.0, start_s=0.0)).run()
+    assert run.evicted == 2  # a and b for d; c stays
+    assert run.cold == 4
+
+
+def test_processors_that_idle_instances_hold_are_given_up_too():
+    kinds = [FunctionSpec("a", share=100, cpu_milli=3000), FunctionSpec("b", share=0, cpu_milli=2000)]
+    found = simulate(workload((0, 0, 1), (5, 1, 1), functions=kinds), "T4:1x1@4", idle_s=600.0)
+    assert (found.evicted, found.wait_max_s, found.refused) == (1, 0, 0)
+
+
+def test_a_tenants_slice_makes_room_only_when_its_last_task_may_go():
+    kinds = [FunctionSpec(name, share=share) for name, share in (("a", 500), ("b", 50), ("c", 1000))]
+    calls = workload((0, 0, 100), (1, 1, 1), (5, 2, 1), functions=kinds)
+    found = simulate(calls, policy="conspirator", idle_s=600.0)
+    assert found.wait_max_s == pytest.approx(95)  # b alone does not help: it stays until a has ended
+    assert found.evicted == 2
+
+
+def test_what_waits_is_served_when_an_idle_instance_goes():
+    class Keeping(Simulator):
+        """Idle instances never give way."""
+
+        def _make_room(self, function, request, refusal):
+            return refusal
+
+    kinds = [FunctionSpec("long"), FunctionSpec("short"), FunctionSpec("next")]
+    calls = workload((0, 0, 1000), (0, 1, 1), (5, 2, 1), functions=kinds)
+    run = Keeping(calls, parse_pool("T4:2"), "first_fit", Rules(idle_s=60.0, start_s=0.0)).run()
+    assert run.refused == 0
+    assert run.wait_s[2] == pytest.approx(61 - 5)
+
+
+def test_a_call_is_not_given_up_while_others_are_repaired_before_its_device():
+    kinds = [FunctionSpec("a", types=("A100",))]
+    calls = workload(*((100.0 * at, 0, 10) for at in range(50)), functions=kinds)
+    found = simulate(calls, "T4:200x8,A100:1", mtbf_h=1.0, mttr_s=3600.0)
+    assert found.refused == 0 and found.wait_max_s > 0
+
+
 def test_weights_come_over_the_network_once_and_then_from_the_node():
     heavy = [FunctionSpec("f", weights_mib=1200.0)]
     found = simulate(workload((0, 0, 1), (100, 0, 1), functions=heavy), idle_s=1.0)
