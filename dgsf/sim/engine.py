@@ -29,6 +29,7 @@ from dgsf.sim.workload import Workload
 END, EXPIRE, COPIED, FAIL, REPAIR = range(5)
 _TELL_EVERY = 20_000
 _DEEP = 16  # waiting functions that are put in order
+MOST_ATTEMPTS = 10  # of one call on devices that fail under it; then it is lost
 _PATIENCE = 100  # repairs of each device without a start, after which the calls that still wait are given up
 Progress = Callable[[int], None]
 
@@ -77,7 +78,8 @@ class Simulator:
         self.tenant_s = [0.0] * len(workload.tenants)
         self.busy_s = 0.0  # device-seconds of calls
         self.lost_s = 0.0  # of those, on devices that failed under them
-        self.cold = self.retried = self.refused = self.evicted = self.failures = 0
+        self.cold = self.retried = self.refused = self.lost = self.evicted = self.failures = 0
+        self._attempts: Counter[int] = Counter()  # call: how often a device failed under it
 
     # --- the loop -----------------------------------------------------------------------------
     def run(self, progress: Progress | None = None) -> Simulator:
@@ -407,13 +409,22 @@ class Simulator:
             if call >= 0:
                 self.lost_s += (self.now - item.began) * item.share
                 self._stop(item)
-                self.retried += 1
-                self._queue(call, self._queues[item.function].appendleft)
-                self._waiting[item.function] = None
+                self._try_again(call, item.function)
             self._close(item, idle=call < 0)
         self._later(self._random.expovariate(1 / self.rules.mttr_s), REPAIR, device)
         if self._waiting:
             self._serve_waiting()
+
+    def _try_again(self, call: int, function: int) -> None:
+        """Unless it has been tried often enough."""
+        self._attempts[call] += 1
+        if self._attempts[call] == MOST_ATTEMPTS:
+            self.lost += 1
+            self.done_s[call] = -1.0
+            return
+        self.retried += 1
+        self._queue(call, self._queues[function].appendleft)
+        self._waiting[function] = None
 
     def _repair(self, device: int) -> None:
         self._down -= 1

@@ -39,6 +39,7 @@ class Result:
     fairness_stretch: float  # and over their mean of (arrival to end) over run time
     slo_misses: float  # part of all calls
     retried: float
+    lost: float  # calls under which too many devices failed
     lost_gpu_hours: float
     evicted: float
     refused: float
@@ -81,6 +82,7 @@ def summarise(run: Simulator) -> Result:
         fairness_stretch=jain(_stretch_by_tenant(run, done)),
         slo_misses=_slo_misses(run, done),
         retried=run.retried,
+        lost=run.lost,
         lost_gpu_hours=run.lost_s / 3600,
         evicted=run.evicted,
         refused=run.refused,

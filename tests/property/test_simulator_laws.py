@@ -92,7 +92,7 @@ def test_no_device_is_over_capacity_and_every_call_is_accounted_for(calls, polic
     run = Watched(calls, parse_pool("T4:2x2,A100:1x2"), policy, rules).run()
     found = summarise(run)
     ended = sum(done >= 0 for done in run.done_s)
-    assert ended + run.refused == calls.calls
+    assert ended + run.refused + run.lost == calls.calls
     assert (np.frombuffer(run.wait_s) >= 0).all()
     assert 0 <= found.allocation <= found.peak_allocation + 1e-9 <= 1 + 1e-9
     assert 0 <= found.fragmentation <= 1 and found.fairness <= 1 + 1e-9

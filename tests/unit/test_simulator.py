@@ -119,8 +119,8 @@ def test_what_waits_is_served_when_an_idle_instance_goes():
 
 def test_a_call_is_not_given_up_while_others_are_repaired_before_its_device():
     kinds = [FunctionSpec("a", types=("A100",))]
-    calls = workload(*((100.0 * at, 0, 10) for at in range(50)), functions=kinds)
-    found = simulate(calls, "T4:200x8,A100:1", mtbf_h=1.0, mttr_s=3600.0)
+    calls = workload((20_000, 0, 10), functions=kinds)
+    found = simulate(calls, "T4:200x8,A100:1", mtbf_h=1.0, mttr_s=20_000.0)
     assert found.refused == 0 and found.wait_max_s > 0
 
 
@@ -226,6 +226,13 @@ def test_a_failing_device_loses_time_but_no_call():
     assert found.retried > 0 and found.lost_gpu_hours > 0
     assert found.refused == 0
     assert found.calls == 400
+
+
+def test_a_call_that_outlives_every_device_is_lost_after_ten_attempts():
+    found = simulate(workload((0, 0, 360_000), (0, 1, 1)), "T4:64", mtbf_h=1.0)
+    assert (found.lost, found.retried, found.refused) == (1, 9, 0)
+    assert found.slo_misses == 0.5
+    assert found.done_mean_s == pytest.approx(1)  # of the other
 
 
 def test_a_tenant_with_one_call_does_not_wait_behind_all_calls_of_another():
