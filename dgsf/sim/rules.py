@@ -7,6 +7,13 @@ from dataclasses import dataclass
 from dgsf.core.placement.consolidate import MoveRules
 from dgsf.errors import UsageError
 
+MOST = 1e9
+LEAST_MTBF_H = 0.001  # devices that fail more often do nothing else
+_LEAST = {
+    ("idle_s", "start_s", "mtbf_h", "interference", "slo_s"): 0.0,
+    ("network_mib_per_s", "host_mib_per_s", "mttr_s", "slo_factor"): 0.001,
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Rules:
@@ -30,12 +37,13 @@ class Rules:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("idle_s", "start_s", "mtbf_h", "interference", "slo_s"):
-            if not 0 <= getattr(self, name) < float("inf"):
-                raise UsageError(f"{name} is {getattr(self, name)}; it must be at least 0")
-        for name in ("network_mib_per_s", "host_mib_per_s", "mttr_s", "slo_factor"):
-            if not 0 < getattr(self, name) < float("inf"):
-                raise UsageError(f"{name} is {getattr(self, name)}; it must be above 0")
+        for names, least in _LEAST.items():
+            for name in names:
+                value = getattr(self, name)
+                if not least <= value <= MOST:
+                    raise UsageError(f"{name} is {value:g}; it must be from {least:g} to {MOST:g}")
+        if 0 < self.mtbf_h < LEAST_MTBF_H:
+            raise UsageError(f"mtbf_h is {self.mtbf_h:g}; it must be at least {LEAST_MTBF_H:g}, or 0: no device fails")
         if self.moves is not None and not 0 <= self.moves.copy_s <= self.moves.soon_s:
             limit = f"{self.moves.soon_s:g}"
             raise UsageError(
