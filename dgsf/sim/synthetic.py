@@ -1,7 +1,7 @@
 """Draws workloads: calls at a steady mean rate (Poisson), or in bursts of quiet and busy times.
 
 Functions are called by a Zipf law, run times are log-normal around each function's own mean, and every function belongs
-to one tenant.  The same numbers and seed draw the same workload, bit for bit.
+to one tenant.  The first call comes at 0, as in traces.  The same numbers and seed draw the same workload, bit for bit.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def draw(wanted: Synthetic) -> Workload:
     owner = np.arange(wanted.functions) % wanted.tenants
     return Workload(
         "bursts" if wanted.burst > 1 else "poisson",
-        arrival_s=arrivals.tolist(),
+        arrival_s=(arrivals - arrivals[0]).tolist(),  # nothing is to be seen before the first
         function=function.tolist(),
         tenant=owner[function].tolist(),
         run_s=run.tolist(),

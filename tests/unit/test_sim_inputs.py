@@ -67,6 +67,12 @@ def test_the_same_seed_draws_the_same_calls():
     assert draw(wanted) != draw(Synthetic(calls=500, burst=4.0, seed=8))
 
 
+@pytest.mark.parametrize("burst", [1.0, 50.0])
+def test_drawn_calls_begin_with_the_first(burst):
+    workload = draw(Synthetic(calls=100, burst=burst, burst_s=600.0, seed=1))
+    assert workload.arrival_s[0] == 0.0
+
+
 @pytest.mark.parametrize("burst", [1.0, 5.0])
 def test_bursts_keep_the_mean_rate(burst):
     workload = draw(Synthetic(calls=50_000, rate_per_s=10.0, burst=burst, burst_s=5.0, seed=3))
