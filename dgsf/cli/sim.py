@@ -138,6 +138,12 @@ Dates and times are written like 2024-01-31 13:45:00; cpu_milli is 1000 per core
     "--idle-s", type=click.FloatRange(0, MOST), help="warm instances stay so long (60; 0 for openb and tenants)"
 )
 @click.option(
+    "--keep-warm",
+    metavar="learned|fixed:N",
+    help="instead of --idle-s: production's DGSF_KEEP_WARM; learned: what stays and what is started ahead follows from "
+    "past calls, for no more device time than 60 s each would cost (slow: it is asked twice per simulated second)",
+)
+@click.option(
     "--mtbf-h", type=click.FloatRange(0, MOST), default=0.0, help="mean hours between failures of a device; 0: none"
 )
 @click.option(
@@ -235,7 +241,8 @@ def _experiment(options: Options, changes: dict[str, float]) -> Experiment:
     if options.against_exclusive and len(policies) > 1:
         raise UsageError("--against-exclusive compares one policy in two ways; give just one with --policy")
     rules = Rules(
-        idle_s=options.idle_s or 0.0, mtbf_h=options.mtbf_h, mttr_s=options.mttr_s,
+        idle_s=options.idle_s or 0.0, learned=options.keep_warm == "learned",
+        mtbf_h=options.mtbf_h, mttr_s=options.mttr_s,
         interference=options.interference or 0.0,
         slo_s=options.slo_s, fair=not options.fifo, exclusive=options.exclusive,
         durations=options.durations, moves=_move_rules(options), seed=options.seed,

@@ -11,7 +11,7 @@ from __future__ import annotations
 import heapq
 from array import array
 from collections import Counter, OrderedDict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from random import Random
 
 from dgsf.core.placement import Placement, Refusal, Request
@@ -24,9 +24,10 @@ from dgsf.sim.pools import PoolSpec
 from dgsf.sim.rules import Rules
 from dgsf.sim.sharing import Sharing
 from dgsf.sim.timeline import Timeline
+from dgsf.sim.warming import LOOK_S, Warming
 from dgsf.sim.workload import Workload
 
-END, EXPIRE, COPIED, FAIL, REPAIR = range(5)
+END, EXPIRE, COPIED, FAIL, REPAIR, LOOK = range(6)
 _TELL_EVERY = 20_000
 _DEEP = 16  # waiting functions that are put in order
 MOST_ATTEMPTS = 10  # of one call on devices that fail under it; then it is lost
@@ -44,8 +45,8 @@ class Simulator:
         self.machine = Machine(spec, policy, rules.seed)
         self.now = 0.0
         count = len(workload.functions)
-        owners = _owners(workload)
-        durations = _durations(workload) if rules.durations else {}
+        owners = workload.owners()
+        durations = workload.lives_s() if rules.durations else {}
         self._requests: list[Request] = [
             request_of(
                 item, workload.tenants[owners[index]], exclusive=rules.exclusive, duration_s=durations.get(index, 0.0)
@@ -65,6 +66,10 @@ class Simulator:
         self._on: dict[int, dict[Instance, None]] = {}  # device: its instances, if devices fail or calls move
         self.mover = Mover(rules.moves, rules.idle_s, self.machine.pool, self._on) if rules.moves else None
         self._cached: set[tuple[int, int]] = set()  # (row, function): weights in the node's memory
+        self._warming = Warming(workload, self._requests, rules) if rules.learned else None
+        if self._warming is not None:
+            self._idling.wanted = self._wanted
+        self._stay_s = rules.idle_s if self._warming is None else self._warming.longest_s
         self._random = Random(rules.seed + 1)  # noqa: S311  # a simulation
         self._sharing = Sharing(rules.interference, self._later_end) if _contended(workload, rules) else None
         self._fair = FairClock(workload.tenant, len(workload.tenants)) if rules.fair else None
@@ -78,7 +83,7 @@ class Simulator:
         self.tenant_s = [0.0] * len(workload.tenants)
         self.busy_s = 0.0  # device-seconds of calls
         self.lost_s = 0.0  # of those, on devices that failed under them
-        self.cold = self.retried = self.refused = self.lost = self.evicted = self.failures = 0
+        self.cold = self.retried = self.refused = self.lost = self.evicted = self.failures = self.ahead = 0
         self._attempts: Counter[int] = Counter()  # call: how often a device failed under it
 
     # --- the loop -----------------------------------------------------------------------------
@@ -86,6 +91,8 @@ class Simulator:
         """All calls to their end."""
         arrivals, calls = self.workload.arrival_s, self.workload.calls
         self._first_failures()
+        if self._warming is not None:
+            self._later(LOOK_S, LOOK, 0)
         events, pop, index, timeline = self._events, heapq.heappop, 0, self.timeline
         while index < calls:
             at = arrivals[index]
@@ -125,7 +132,7 @@ class Simulator:
         else:
             assert isinstance(what, int)
             self.now = at
-            (self._fail if kind == FAIL else self._repair)(what)
+            (self._fail if kind == FAIL else self._repair if kind == REPAIR else self._look)(what)
 
     def _can_go_on(self) -> bool:
         """Nothing runs: whether waiting calls may still get a place."""
@@ -151,21 +158,26 @@ class Simulator:
         function = self.workload.function[call]
         idle = self._idle[function]
         if idle:
-            item = idle.pop()
-            self._idling.leave(item)
-            self._start(item, call, 0.0)
+            self._use(idle.pop(), call)
             return
         queue = self._queues[function]
         if not queue:
             placed = self._open(function)
             if isinstance(placed, Instance):
-                self._start(placed, call, self._load_s(placed))
+                self._start_cold(placed, call)
                 return
             if placed is not None and not placed.ever:
                 self._refuse(call)
                 return
             self._waiting[function] = None
         self._queue(call, queue.append)
+
+    def _use(self, item: Instance, call: int) -> None:
+        """A call takes an idle instance; one that was started ahead may still be loading."""
+        self._idling.leave(item)
+        load_s = max(0.0, item.ready_at - self.now)
+        self.cold += load_s > 0
+        self._start(item, call, load_s)
 
     def _queue(self, call: int, put: Callable[[int], None]) -> None:
         put(call)
@@ -218,9 +230,12 @@ class Simulator:
         for device in item.devices if self._tracked else ():
             self._on[device].pop(item, None)
 
-    def _load_s(self, item: Instance) -> float:
-        """What a cold start takes here: the fork, and the weights from the node's memory or over the network."""
+    def _start_cold(self, item: Instance, call: int) -> None:
         self.cold += 1
+        self._start(item, call, self._load_s(item))
+
+    def _load_s(self, item: Instance) -> float:
+        """What a load takes here: the fork, and the weights from the node's memory or over the network."""
         spec = self.workload.functions[item.function]
         if not spec.weights_mib:
             return self.rules.start_s
@@ -240,6 +255,8 @@ class Simulator:
         item.version += 1
         self._running += 1
         self._vain = 0
+        if self._warming is not None:
+            self._warming.began(item.function)
         if self._sharing is None:
             self._made += 1
             heapq.heappush(self._events, (now + item.work, self._made, END, item, item.version))
@@ -279,6 +296,8 @@ class Simulator:
         """The call of an instance is over, one way or another; its device time counts."""
         now = self.now
         self._running -= 1
+        if self._warming is not None:
+            self._warming.ended(item.function)
         if self._sharing is not None:
             self._sharing.left(item, self.workload.functions[item.function].duty, now)
         used = (now - item.began) * item.share
@@ -291,23 +310,26 @@ class Simulator:
 
     def _rest(self, item: Instance) -> None:
         """An instance has nothing to do: it stays warm for a while, or goes."""
-        if self.rules.idle_s <= 0:
+        if self._stay_s <= 0:
             self._close(item, idle=False)
             return
-        item.idle_since = self.now
         self._idle[item.function].append(item)
+        self._idles(item)
+
+    def _idles(self, item: Instance) -> None:
+        item.idle_since = self.now
         self._idling.rest(item)
         self._freed += 1
         if not item.expiring:
             item.expiring = True
             self._made += 1
-            heapq.heappush(self._events, (self.now + self.rules.idle_s, self._made, EXPIRE, item, 0))
+            heapq.heappush(self._events, (self.now + self._stay_s, self._made, EXPIRE, item, 0))
 
     def _expire(self, item: Instance, at: float) -> None:
         """One event per instance: it is moved on while the instance is in use."""
         if item.dead:
             return
-        until = item.idle_since + self.rules.idle_s
+        until = item.idle_since + self._stay_s
         if item.call >= 0:
             item.expiring = False
         elif until > at:
@@ -326,6 +348,39 @@ class Simulator:
         self.machine.free(item, self.now)
         self._freed += 1
         self._untrack(item)
+
+    # --- learned keep-warm --------------------------------------------------------------------
+    def _look(self, _: int) -> None:
+        """Asks which idle instances go and which are started ahead; those that wait for room come first."""
+        assert self._warming is not None
+        gone, ahead = self._warming.look(self._idling.everything, self.now, waits=bool(self._waiting))
+        for item in gone:
+            if item in self._idling.unused and not self._queues[item.function]:
+                self._close(item)
+        if self._waiting:
+            self._serve_waiting()
+        if ahead is not None:
+            self._start_ahead(*ahead)
+        self._later(LOOK_S, LOOK, 0)
+
+    def _start_ahead(self, function: int, device: int | None) -> None:
+        """Where there is room; nothing gives way to it.  Loaded ones of its function are used before it."""
+        request = self._requests[function]
+        if device is None:
+            found = self.machine.place(function, request, self.now)
+            item = None if isinstance(found, Refusal) else found
+        else:
+            item = self.machine.place_on(device, function, request, self.now)
+        if item is not None:
+            self.ahead += 1
+            self._track(item)
+            item.ready_at = self.now + self._load_s(item)
+            self._idle[function].insert(0, item)
+            self._idles(item)
+
+    def _wanted(self, items: Iterable[Instance]) -> dict[Instance, float]:
+        assert self._warming is not None
+        return self._warming.wanted(items, self.now)
 
     # --- moves --------------------------------------------------------------------------------
     def _give_up_devices(self, mover: Mover) -> None:
@@ -368,15 +423,13 @@ class Simulator:
             while queue and tries > 0:
                 idle = self._idle[function]
                 if idle:
-                    item = idle.pop()
-                    self._idling.leave(item)
-                    self._start(item, self._next(queue), 0.0)
+                    self._use(idle.pop(), self._next(queue))
                     continue
                 placed = self._open(function)
                 if not isinstance(placed, Instance):
                     tries -= 1
                     break
-                self._start(placed, self._next(queue), self._load_s(placed))
+                self._start_cold(placed, self._next(queue))
             if not queue:
                 del self._waiting[function]
             if tries <= 0:
@@ -438,21 +491,6 @@ class Simulator:
     @property
     def waiting(self) -> int:
         return sum(len(self._queues[function]) for function in self._waiting)
-
-
-def _owners(workload: Workload) -> list[int]:
-    """The tenant of each function's first call."""
-    found = [0] * len(workload.functions)
-    for function, tenant in zip(reversed(workload.function), reversed(workload.tenant), strict=True):
-        found[function] = tenant
-    return found
-
-
-def _durations(workload: Workload) -> dict[int, float]:
-    """How long an instance lives, where it serves one call only."""
-    calls = Counter(workload.function)
-    pairs = zip(workload.function, workload.run_s, strict=True)
-    return {function: run_s for function, run_s in pairs if calls[function] == 1}
 
 
 def _contended(workload: Workload, rules: Rules) -> bool:

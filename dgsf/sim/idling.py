@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from array import array
 from collections import OrderedDict
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 import numpy as np
@@ -28,6 +29,7 @@ class Idling:
         self._pool = pool
         rows, self._wide = pool.ids.shape
         self._on: list[dict[Instance, None]] = [{} for _ in range(rows)]  # row: its instances, busy ones too
+        self.wanted: Callable[[Iterable[Instance]], dict[Instance, float]] | None = None  # the least wanted go first
         self._needs: dict[object, Need] = {}  # by shape
         self._rested = 0
         # what idle instances hold, by place and by row: plain arrays, because every call changes them
@@ -78,13 +80,26 @@ class Idling:
             return []
         able = rows.tolist()
         tried: set[int] = set()
-        for item in self.unused:
+        order = self._order()
+        for item in order:
             for row in self._pool.siblings[item.row]:
                 if able[row] and row not in tried and _may_help(item, row, columns, request):
                     tried.add(row)
-                    if gone := self._enough(row, need, share):
+                    if gone := self._enough(row, need, share, order):
                         return gone
         return []
+
+    def _order(self) -> dict[Instance, None]:
+        """The order in which they go."""
+        if self.wanted is None:
+            return self.unused
+        rates = self.wanted(self.everything)
+        return dict.fromkeys(sorted(self.unused, key=lambda item: rates.get(item, 0.0)))  # equals stay in order
+
+    @property
+    def everything(self) -> list[Instance]:
+        """All instances that hold a device, busy ones too."""
+        return [item for items in self._on for item in items if item.devices]
 
     def _need(self, request: Request) -> Need:
         need = self._needs.get(request.shape)
@@ -104,12 +119,17 @@ class Idling:
             rows &= columns.sum(axis=1) >= need.devices
         return rows, columns
 
-    def _enough(self, row: int, need: Need, share: int) -> list[Instance]:
-        """Those of one node, least recently used first, until it fits; then without those that need not go."""
+    def _enough(self, row: int, need: Need, share: int, order: dict[Instance, None]) -> list[Instance]:
+        """Those of one node, in this order, until it fits; then without those that need not go."""
         ledger = _Ledger(self._pool, row, need, share)
         idle = [item for each in self._pool.siblings[row] for item in self._on[each] if item in self.unused]
+        if order is self.unused:
+            idle.sort(key=lambda item: item.rested)
+        else:
+            here = set(idle)
+            idle = [item for item in order if item in here]
         gone: list[Instance] = []
-        for item in sorted(idle, key=lambda item: item.rested):
+        for item in idle:
             gone.append(item)
             ledger.shift(item, 1)
             if ledger.fits():

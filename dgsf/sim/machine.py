@@ -11,6 +11,8 @@ from random import Random
 import numpy as np
 
 from dgsf.core.placement import DeviceView, NodeView, Placement, Placer, Pool, Refusal, Request, make_policy
+from dgsf.core.placement.need import Need
+from dgsf.core.placement.policy import placed
 from dgsf.core.placement.slices import Conspirator
 from dgsf.sim.instance import Instance
 from dgsf.sim.pools import PoolSpec
@@ -84,8 +86,19 @@ class Machine:
         """A new instance with its place booked, or why not."""
         self.pool.now = now
         found = self._placer.place(request)
-        if isinstance(found, Refusal):
-            return found
+        return found if isinstance(found, Refusal) else self._book(function, request, found, now)
+
+    def place_on(self, device: int, function: int, request: Request, now: float) -> Instance | None:
+        """A new instance on this very device, if it has room; never where the policy makes slices."""
+        need = Need.of(request, self.pool)
+        row, column = self.pool.where[device]
+        if self.makes_slices or need.devices != 1 or not need.rows(self.pool, np.array([row]))[0]:
+            return None
+        if not need.columns(self.pool, np.array([row]))[0][column]:
+            return None
+        return self._book(function, request, placed(self.pool, row, (column,), int(need.share[row])), now)
+
+    def _book(self, function: int, request: Request, found: Placement, now: float) -> Instance:
         ends_at = now + request.duration_s if request.duration_s else 0.0
         taken = self.pool.take(request, found, ends_at)
         item = Instance(function, request, taken, self._speed_of(taken), ends_at)

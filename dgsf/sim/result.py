@@ -42,6 +42,7 @@ class Result:
     lost: float  # calls under which too many devices failed
     lost_gpu_hours: float
     evicted: float
+    ahead: float  # instances started ahead of a call
     refused: float
     moves: float
     twice_gpu_hours: float  # held at both ends of a move
@@ -85,6 +86,7 @@ def summarise(run: Simulator) -> Result:
         lost=run.lost,
         lost_gpu_hours=run.lost_s / 3600,
         evicted=run.evicted,
+        ahead=run.ahead,
         refused=run.refused,
         moves=run.mover.moves if run.mover else 0,
         twice_gpu_hours=run.mover.twice_s / 3600 if run.mover else 0.0,

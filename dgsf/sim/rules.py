@@ -20,6 +20,7 @@ class Rules:
     """How the simulated platform behaves; every figure is an assumption that the report repeats."""
 
     idle_s: float = 60.0  # an instance stays warm so long after its last call; 0: it ends with its call
+    learned: bool = False  # instead, what stays is learned, for no more device time than `idle_s` would cost
     start_s: float = 0.01  # a fork of the zygote
     network_mib_per_s: float = 1_200.0  # weights come over the network the first time
     host_mib_per_s: float = 12_000.0  # and from the node's own memory after that

@@ -34,6 +34,7 @@ functions = st.builds(
 rules = st.builds(
     Rules,
     idle_s=st.sampled_from([0.0, 5.0, 60.0]),
+    learned=st.booleans(),
     mtbf_h=st.sampled_from([0.0, 0.02]),
     mttr_s=st.just(20.0),
     interference=st.sampled_from([0.0, 0.1]),
@@ -111,6 +112,6 @@ def test_the_same_seed_gives_the_same_result_bit_for_bit(calls, policy, rules):
 @settings(max_examples=25, deadline=None)
 @given(workloads(), policies, rules)
 def test_everything_is_given_back_when_nothing_stays_warm(calls, policy, rules):
-    run = Simulator(calls, parse_pool("T4:2x2"), policy, replace(rules, idle_s=0.0)).run()
+    run = Simulator(calls, parse_pool("T4:2x2"), policy, replace(rules, idle_s=0.0, learned=False)).run()
     assert run.machine.booked == run.machine.held == 0
     assert (run.machine.pool.left[run.machine.pool.ids >= 0] == 1000).all()

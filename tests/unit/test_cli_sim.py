@@ -46,6 +46,14 @@ def test_json_is_exact_and_repeats(sim):
     assert sim(*words)[1] == out
 
 
+def test_what_stays_warm_is_learned_as_in_production_or_fixed(sim):
+    words = ("--json", "--rate", "0.2", "--functions", "5", "--keep-warm")
+    found = {rule: sim(*words, rule)[1] for rule in ("learned", "fixed", "fixed:60", "fixed:600")}
+    assert found["fixed"] == found["fixed:60"] == sim(*words[:-1], "--idle-s", "60")[1]
+    assert len(set(found.values())) == 3
+    assert sim(*words, "learned")[1] == found["learned"]
+
+
 def test_sharing_is_compared_with_exclusive_devices(sim):
     code, out, _ = sim("--against-exclusive", "--rate", "10")
     assert code == 0
@@ -167,6 +175,9 @@ def test_a_folder_that_does_not_exist_is_told_before_matplotlib_is_asked_for(sim
         (["--arrivals", "weekly"], "--arrivals"),
         (["--arrivals", "genai", "--traces", "/nowhere"], "the trace 'genai' does not come with DGSF"),
         (["--share", "half"], "--share"),
+        (["--keep-warm", "never"], "--keep-warm 'never': expected 'learned', 'fixed' or e.g. 'fixed:60'"),
+        (["--keep-warm", "fixed:0"], "a number of seconds from 0.05 to 86400"),
+        (["--keep-warm", "learned", "--idle-s", "5"], "--idle-s would be ignored: --keep-warm"),
         (["--share", "2000"], "1 to 1000"),
         (["--share", "1_0"], "1 to 1000"),
         (["--rate", "-1"], "'--rate': -1.0 is not in the range"),

@@ -124,6 +124,41 @@ def test_a_call_is_not_given_up_while_others_are_repaired_before_its_device():
     assert found.refused == 0 and found.wait_max_s > 0
 
 
+# --- learned keep-warm ------------------------------------------------------------------------
+def regular(calls: int = 120) -> Workload:
+    """Every ten minutes, and a load takes ten seconds."""
+    heavy = [FunctionSpec("f", share=250, weights_mib=12_000.0)]
+    return workload(*((600.0 * at, 0, 5.0) for at in range(calls)), functions=heavy)
+
+
+def test_learned_keep_warm_starts_a_regular_function_ahead_of_its_next_call():
+    fixed = simulate(regular(), idle_s=60.0)
+    learned = simulate(regular(), idle_s=60.0, learned=True)
+    assert fixed.cold_starts == 120 and fixed.ahead == 0
+    assert learned.cold_starts < 0.2 * fixed.cold_starts
+    assert learned.ahead > 90
+    assert learned.gpu_hours <= fixed.gpu_hours + 4000 / 3600  # what it has to begin with
+
+
+def test_a_call_that_finds_its_instance_loading_waits_for_the_rest_and_is_a_cold_start():
+    run = Simulator(regular(2), parse_pool("T4:1"), "best_fit", Rules(learned=True, start_s=0.0))
+    run.now = 597.0
+    run._start_ahead(0, None)
+    run.now = 600.0
+    run._arrive(1)
+    assert (run.cold, run.ahead, run._running) == (1, 1, 1)
+    assert next(event for event in run._events if event[2] == 0)[0] == pytest.approx(597 + 10 + 5)
+
+
+def test_learned_keep_warm_gives_up_whom_nobody_expects_rather_than_the_least_recently_used():
+    kinds = [FunctionSpec(name, share=500) for name in ("often", "once", "new")]
+    calls = [(20.0 * at, 0, 1.0) for at in range(100)] + [(1985.0, 1, 1.0), (1990.0, 2, 1.0), (2000.0, 0, 1.0)]
+    kept = simulate(workload(*calls, functions=kinds), idle_s=600.0, learned=True)
+    fixed = simulate(workload(*calls, functions=kinds), idle_s=600.0)
+    assert (kept.evicted, kept.cold_starts) == (1, 3)
+    assert (fixed.evicted, fixed.cold_starts) == (2, 4)
+
+
 def test_weights_come_over_the_network_once_and_then_from_the_node():
     heavy = [FunctionSpec("f", weights_mib=1200.0)]
     found = simulate(workload((0, 0, 1), (100, 0, 1), functions=heavy), idle_s=1.0)
