@@ -16,6 +16,7 @@ from dgsf.core.placement.policy import placed
 from dgsf.core.placement.slices import Conspirator
 from dgsf.sim.instance import Instance
 from dgsf.sim.pools import PoolSpec
+from dgsf.sim.resident import DrawnPlacer, Resident
 from dgsf.sim.workload import FunctionSpec
 
 WHOLE = 1000
@@ -52,6 +53,7 @@ def request_of(spec: FunctionSpec, tenant: str, *, exclusive: bool, duration_s: 
         cpu_milli=spec.cpu_milli,
         host_memory=spec.host_memory_mib * _MIB,
         duration_s=duration_s,
+        weights=spec.name if spec.weights_mib else "",
     )
 
 
@@ -62,8 +64,10 @@ class Machine:
         views = device_views(spec)
         self._nodes = [NodeView(node.name, node.cpu_milli, node.memory_mib * _MIB) for node in spec.nodes]
         self.pool = Pool.of(views, self._nodes)
-        self._placer = Placer(self.pool, make_policy(policy), Random(seed))  # noqa: S311  # a simulation
-        self.makes_slices = isinstance(self._placer.policy, Conspirator)  # so tenants of one shape fit differently
+        placer = Placer(self.pool, make_policy(policy), Random(seed))  # noqa: S311  # a simulation
+        self._placer = DrawnPlacer(placer)
+        self._residency = Resident(self.pool)
+        self.makes_slices = isinstance(placer.policy, Conspirator)  # so tenants of one shape fit differently
         self._spec, self._policy = spec, policy
         self._empty: Placer | None = None  # the same pool with nothing on it, made when it is first asked
         self._takes: dict[object, int | None] = {}  # by shape
@@ -85,6 +89,7 @@ class Machine:
     def place(self, function: int, request: Request, now: float) -> Instance | Refusal:
         """A new instance with its place booked, or why not."""
         self.pool.now = now
+        self._residency.refresh(request.weights, now)
         found = self._placer.place(request)
         return found if isinstance(found, Refusal) else self._book(function, request, found, now)
 
@@ -103,6 +108,7 @@ class Machine:
         taken = self.pool.take(request, found, ends_at)
         item = Instance(function, request, taken, self._speed_of(taken), ends_at)
         self._hold(item, now)
+        self._residency.came(item)
         return item
 
     def takes(self, request: Request) -> int | None:
@@ -123,6 +129,7 @@ class Machine:
         item.ends_at += pause_s if item.ends_at else 0.0
         item.settle(self.pool.take(item.request, to, item.ends_at))
         self._hold(item, now)
+        self._residency.came(item)
         return old
 
     def _hold(self, item: Instance, now: float) -> None:
@@ -140,6 +147,7 @@ class Machine:
         self.pool.give_back(item.request, item.placement, item.ends_at)
         self.booked -= self._left(item)
         item.dead = True
+        self._residency.went(item, now)
         for device in item.devices:
             self._held[device] -= 1
             if self._held[device] == 0:
@@ -152,6 +160,8 @@ class Machine:
 
     def set_health(self, device: int, healthy: bool) -> None:
         self.pool.set_health(device, healthy)
+        if not healthy:
+            self._residency.forget(self.pool.where[device])
 
     def _speed_of(self, placement: Placement) -> float:
         return float(self._speed_of_row[placement.row]) if placement.devices else 1.0

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 
+from dgsf.core.placement import Refusal
 from dgsf.sim.engine import Simulator
 from dgsf.sim.experiment import Experiment, run_experiment, sharing_against_exclusive
 from dgsf.sim.fairness import FairClock
+from dgsf.sim.machine import Machine, request_of
 from dgsf.sim.pools import parse_pool
 from dgsf.sim.result import Result, jain, summarise
 from dgsf.sim.rules import Rules
@@ -163,6 +167,44 @@ def test_weights_come_over_the_network_once_and_then_from_the_node():
     heavy = [FunctionSpec("f", weights_mib=1200.0)]
     found = simulate(workload((0, 0, 1), (100, 0, 1), functions=heavy), idle_s=1.0)
     assert found.done_mean_s == pytest.approx((1 + 1.0 + 1 + 0.1) / 2)
+
+
+def test_a_function_returns_to_the_device_where_its_weights_lately_were():
+    kinds = [FunctionSpec("a", share=300, weights_mib=1200.0), FunctionSpec("b", share=300, weights_mib=1200.0)]
+    back = {}
+    for later in (100, 10_000):
+        calls = workload((0, 0, 50), (0, 0, 50), (0, 0, 50), (0, 1, 2), (70, 0, 5), (later, 1, 1), functions=kinds)
+        run = Simulator(calls, parse_pool("T4:2x1"), "dgsf", Rules(idle_s=0.0))
+        opened: list[tuple[int, int]] = []
+        track = run._track
+        run._track = lambda item, track=track, opened=opened: (opened.append((item.function, item.row)), track(item))[1]
+        run.run()
+        back[later] = [row for function, row in opened if function == 1]
+    assert back[100][0] == back[100][1] == 1  # the first device was full then, and would be taken first
+    assert back[10_000] == [1, 0]  # half an hour later nothing is left there
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_weights_draw_as_they_do_in_the_placer_itself(seed):
+    random = Random(seed)
+    machine, other = (Machine(parse_pool("T4:6x4,A100:2x4"), "dgsf", seed) for _ in range(2))
+    plain = other._placer._placer
+    specs = [FunctionSpec(f"f{n}", share=random.choice((100, 250, 400, 1000)), weights_mib=1.0) for n in range(12)]
+    kept = []
+    for step in range(300):
+        if kept and random.random() < 0.45:
+            for each, item in zip((machine, other), kept.pop(random.randrange(len(kept))), strict=True):
+                each.free(item, float(step))
+            continue
+        number = random.randrange(12)
+        request = request_of(specs[number], "t", exclusive=False)
+        other._residency.refresh(request.weights, float(step))
+        wanted, found = plain.place(request), machine.place(number, request, float(step))
+        if isinstance(wanted, Refusal):
+            assert isinstance(found, Refusal)
+            continue
+        assert (found.row, found.devices) == (wanted.row, wanted.devices)
+        kept.append((found, other._book(number, request, wanted, float(step))))
 
 
 def test_a_faster_device_and_a_slow_link_change_the_run():
