@@ -30,7 +30,9 @@ if TYPE_CHECKING:
     from dgsf.sim.workload import Workload
 
 MOST_CALLS = 100_000_000
-MOST_SPEEDUP = 1e9
+MOST_NAMES = 100_000  # functions or tenants that are drawn
+MOST = 1e9  # of anything that is measured: seconds, hours, µs, calls per second
+LEAST = 1e-6  # of what must be above 0
 FABRIC_MIB_PER_S = 1200.0
 MIB_PER_S = 2**20 / 1e6  # in bytes per µs
 COLUMNS_HELP = """\b
@@ -74,20 +76,40 @@ Dates and times are written like 2024-01-31 13:45:00; cpu_milli is 1000 per core
 )
 @click.option(
     "--speedup",
-    type=click.FloatRange(0, MOST_SPEEDUP, min_open=True),
+    type=click.FloatRange(LEAST, MOST),
     default=1.0,
     help="calls of a trace arrive so many times faster",
 )
-@click.option("--rate", type=float, default=20.0, show_default=True, help="drawn calls per second, mean")
-@click.option("--functions", type=int, default=20, show_default=True, help="drawn functions")
-@click.option("--tenants", type=int, default=4, show_default=True, help="drawn tenants")
-@click.option("--run-s", type=float, default=2.0, show_default=True, help="mean run time of drawn calls, seconds")
+@click.option(
+    "--rate", type=click.FloatRange(LEAST, MOST), default=20.0, show_default=True, help="drawn calls per second, mean"
+)
+@click.option("--functions", type=click.IntRange(1, MOST_NAMES), default=20, show_default=True, help="drawn functions")
+@click.option("--tenants", type=click.IntRange(1, MOST_NAMES), default=4, show_default=True, help="drawn tenants")
+@click.option(
+    "--run-s",
+    type=click.FloatRange(LEAST, MOST),
+    default=2.0,
+    show_default=True,
+    help="mean run time of drawn calls, seconds",
+)
 @click.option(
     "--share", default="100,250,500", show_default=True, help="thousandths of a device, drawn functions in turn"
 )
 @click.option("--duty", type=click.FloatRange(0, 1), help="part of a run in which it needs the device for itself")
-@click.option("--burst", type=float, default=4.0, show_default=True, help="rate in a burst over the mean rate")
-@click.option("--burst-s", type=float, default=30.0, show_default=True, help="mean length of a burst, seconds")
+@click.option(
+    "--burst",
+    type=click.FloatRange(1, 1e6),
+    default=4.0,
+    show_default=True,
+    help="rate in a burst over the mean rate",
+)
+@click.option(
+    "--burst-s",
+    type=click.FloatRange(0.001, MOST),
+    default=30.0,
+    show_default=True,
+    help="mean length of a burst, seconds",
+)
 @click.option(
     "--recording", type=click.Path(path_type=Path), help="device commands of a run (JSON lines): calls are remoted"
 )
@@ -99,11 +121,15 @@ Dates and times are written like 2024-01-31 13:45:00; cpu_milli is 1000 per core
     help="where bodies run, with --recording; auto: over the fabric unless it costs more than a tenth",
 )
 @click.option(
-    "--round-trip-us", type=click.FloatRange(0), default=50.0, show_default=True, help="of the fabric, with --recording"
+    "--round-trip-us",
+    type=click.FloatRange(0, MOST),
+    default=50.0,
+    show_default=True,
+    help="of the fabric, with --recording",
 )
 @click.option(
     "--link-mib-per-s",
-    type=click.FloatRange(0, min_open=True),
+    type=click.FloatRange(0.001, MOST),
     help="of the fabric, with --recording (what was measured with it, or 1200)",
 )
 @click.option(
@@ -120,33 +146,50 @@ Dates and times are written like 2024-01-31 13:45:00; cpu_milli is 1000 per core
 @click.option("--policy", "policies", multiple=True, help="placement policies to compare: a,b,c or 'all'")
 @click.option("--seeds", type=click.IntRange(1, 1000), default=1, show_default=True, help="runs to take the mean of")
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="the first seed")
-@click.option("--idle-s", type=click.FloatRange(0), help="warm instances stay so long (60; 0 for openb and tenants)")
 @click.option(
-    "--mtbf-h", type=click.FloatRange(0), default=0.0, help="mean hours between failures of a device; 0: none"
+    "--idle-s", type=click.FloatRange(0, MOST), help="warm instances stay so long (60; 0 for openb and tenants)"
 )
 @click.option(
-    "--mttr-s", type=click.FloatRange(0, min_open=True), default=600.0, show_default=True, help="mean seconds to repair"
+    "--keep-warm",
+    metavar="learned|fixed:N",
+    help="instead of --idle-s: production's DGSF_KEEP_WARM; learned: what stays and what is started ahead follows from "
+    "past calls, for no more device time than 60 s each would cost (slow: it is asked twice per simulated second)",
+)
+@click.option(
+    "--mtbf-h", type=click.FloatRange(0, MOST), default=0.0, help="mean hours between failures of a device; 0: none"
+)
+@click.option(
+    "--mttr-s", type=click.FloatRange(0.001, MOST), default=600.0, show_default=True, help="mean seconds to repair"
 )
 @click.option(
     "--interference",
     type=click.FloatRange(0, 10),
     help="slow-down by each call beside it (0; 0.05 with --against-exclusive)",
 )
-@click.option("--slo-s", type=click.FloatRange(0), default=0.0, help="a call must end within so long (3 x its own run)")
+@click.option(
+    "--slo-s", type=click.FloatRange(0, MOST), default=0.0, help="a call must end within so long (3 x its own run)"
+)
 @click.option("--fifo", is_flag=True, help="first come, first served, instead of fairness between tenants")
 @click.option("--durations", is_flag=True, help="placement knows how long tasks run (openb, tenants)")
 @click.option(
-    "--moves", type=click.FloatRange(0), default=0.0, help="running calls that may move per hour, to give devices up"
+    "--moves",
+    type=click.FloatRange(0, 1e6),
+    default=0.0,
+    help="running calls that may move per hour, to give devices up",
 )
 @click.option(
     "--move-copy-s",
-    type=click.FloatRange(0),
+    type=click.FloatRange(0, MOST),
     default=10.0,
     show_default=True,
     help="both devices hold a call that moves",
 )
 @click.option(
-    "--move-pause-s", type=click.FloatRange(0), default=1.0, show_default=True, help="a call that moves stands still"
+    "--move-pause-s",
+    type=click.FloatRange(0, MOST),
+    default=1.0,
+    show_default=True,
+    help="a call that moves stands still",
 )
 @click.option("--exclusive", is_flag=True, help="every call gets a whole device")
 @click.option("--against-exclusive", is_flag=True, help="compare sharing with a whole device for every call")
@@ -210,7 +253,8 @@ def _experiment(options: Options, changes: dict[str, float]) -> Experiment:
     if options.against_exclusive and len(policies) > 1:
         raise UsageError("--against-exclusive compares one policy in two ways; give just one with --policy")
     rules = Rules(
-        idle_s=options.idle_s or 0.0, mtbf_h=options.mtbf_h, mttr_s=options.mttr_s,
+        idle_s=options.idle_s or 0.0, learned=options.keep_warm == "learned",
+        mtbf_h=options.mtbf_h, mttr_s=options.mttr_s,
         interference=options.interference or 0.0,
         slo_s=options.slo_s, fair=not options.fifo, exclusive=options.exclusive,
         durations=options.durations, moves=_move_rules(options), seed=options.seed,
@@ -261,8 +305,8 @@ def _workload(options: Options, changes: dict[str, float]) -> Callable[[int], Wo
 
 def _shares(words: str) -> tuple[int, ...]:
     try:
-        return tuple(int(word) for word in words.split(","))
-    except ValueError:
+        return tuple(int(word) if word.strip().isdecimal() else 0 for word in words.split(","))
+    except ValueError:  # thousands of digits
         raise UsageError(f"--share {words!r}: write whole numbers from 1 to 1000, such as 250 or 100,250,500") from None
 
 

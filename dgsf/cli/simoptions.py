@@ -54,6 +54,7 @@ class Options:
     seeds: int
     seed: int
     idle_s: float | None
+    keep_warm: str | None
     mtbf_h: float
     mttr_s: float
     interference: float | None
@@ -118,7 +119,7 @@ def settled(options: Options, given: Collection[str]) -> Options:
     return replace(
         options,
         calls=DRAWN_CALLS if options.calls is None and drawn else options.calls,
-        idle_s=_or(options.idle_s, 0.0 if options.arrivals in TASKS else IDLE_S),
+        idle_s=_idle_s(options),
         duty=SHARING_DUTY if options.duty is None and sharing else options.duty,
         interference=_or(options.interference, SHARING_INTERFERENCE if sharing else 0.0),
     )
@@ -129,6 +130,20 @@ def _trace_file(options: Options) -> Path:
     from dgsf.sim.traces import trace_path
 
     return trace_path(options.arrivals, load_settings(traces=options.traces).traces, options.trace_file)
+
+
+def _idle_s(options: Options) -> float:
+    """How long idle instances stay; if that is learned, the time that it may cost as much as."""
+    if options.keep_warm is None:
+        return _or(options.idle_s, 0.0 if options.arrivals in TASKS else IDLE_S)
+    from dgsf.config import Settings
+    from dgsf.errors import ConfigError
+
+    try:
+        return _or(Settings(keep_warm=options.keep_warm).fixed_idle_seconds, IDLE_S)
+    except ConfigError as error:
+        told = error.message.partition(": ")[2]
+        raise UsageError(f"--keep-warm {options.keep_warm!r}: {told}") from None
 
 
 def _or(value: float | None, default: float) -> float:
@@ -149,6 +164,8 @@ def _refuse_ignored(options: Options, given: Collection[str]) -> None:
             raise UsageError(f"{_flag(ignored[0])} would be ignored: it belongs to {each.to}; leave it out or add that")
     if options.trace_file is not None and options.traces is not None:
         raise UsageError("--traces would be ignored: --trace-file names the file itself; leave one of the two out")
+    if options.idle_s is not None and options.keep_warm is not None:
+        raise UsageError("--idle-s would be ignored: --keep-warm says what stays; leave one of the two out")
     if options.against_exclusive and options.exclusive:
         raise UsageError("--against-exclusive compares both; leave out --exclusive")
 

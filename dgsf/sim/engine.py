@@ -11,11 +11,12 @@ from __future__ import annotations
 import heapq
 from array import array
 from collections import Counter, OrderedDict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from random import Random
 
 from dgsf.core.placement import Placement, Refusal, Request
 from dgsf.sim.fairness import FairClock
+from dgsf.sim.idling import Idling
 from dgsf.sim.instance import Instance
 from dgsf.sim.machine import Machine, request_of
 from dgsf.sim.moving import Mover
@@ -23,12 +24,14 @@ from dgsf.sim.pools import PoolSpec
 from dgsf.sim.rules import Rules
 from dgsf.sim.sharing import Sharing
 from dgsf.sim.timeline import Timeline
+from dgsf.sim.warming import LOOK_S, Warming
 from dgsf.sim.workload import Workload
 
-END, EXPIRE, COPIED, FAIL, REPAIR = range(5)
+END, EXPIRE, COPIED, FAIL, REPAIR, LOOK = range(6)
 _TELL_EVERY = 20_000
 _DEEP = 16  # waiting functions that are put in order
-_PATIENCE = 1_000  # repairs without a start, after which the calls that still wait are given up
+MOST_ATTEMPTS = 10  # of one call on devices that fail under it; then it is lost
+_PATIENCE = 100  # repairs of each device without a start, after which the calls that still wait are given up
 Progress = Callable[[int], None]
 
 
@@ -42,8 +45,8 @@ class Simulator:
         self.machine = Machine(spec, policy, rules.seed)
         self.now = 0.0
         count = len(workload.functions)
-        owners = _owners(workload)
-        durations = _durations(workload) if rules.durations else {}
+        owners = workload.owners()
+        durations = workload.lives_s() if rules.durations else {}
         self._requests: list[Request] = [
             request_of(
                 item, workload.tenants[owners[index]], exclusive=rules.exclusive, duration_s=durations.get(index, 0.0)
@@ -53,35 +56,43 @@ class Simulator:
         self._idle: list[list[Instance]] = [[] for _ in range(count)]
         self._queues: list[deque[int]] = [deque() for _ in range(count)]
         self._waiting: OrderedDict[int, None] = OrderedDict()  # functions with waiting calls, by the age of the first
-        self._unused: OrderedDict[Instance, None] = OrderedDict()  # idle instances, least recently used first
+        self._idling = Idling(self.machine.pool)
         self._events: list[tuple[float, int, int, Instance | int, int]] = []
         self._made = 0
         self._freed = 0  # rises whenever something may have become placeable
+        self._shapes = [self._shape(request) for request in self._requests]
         self._refused: dict[object, int] = {}  # shape: `_freed` when it was refused
         self._tracked = bool(rules.mtbf_h or rules.moves)
         self._on: dict[int, dict[Instance, None]] = {}  # device: its instances, if devices fail or calls move
         self.mover = Mover(rules.moves, rules.idle_s, self.machine.pool, self._on) if rules.moves else None
         self._cached: set[tuple[int, int]] = set()  # (row, function): weights in the node's memory
+        self._warming = Warming(workload, self._requests, rules) if rules.learned else None
+        if self._warming is not None:
+            self._idling.wanted = self._wanted
+        self._stay_s = rules.idle_s if self._warming is None else self._warming.longest_s
         self._random = Random(rules.seed + 1)  # noqa: S311  # a simulation
         self._sharing = Sharing(rules.interference, self._later_end) if _contended(workload, rules) else None
         self._fair = FairClock(workload.tenant, len(workload.tenants)) if rules.fair else None
         self._running = 0
         self._copying = 0  # places that are held until a move is done
         self._down = 0
-        self._vain = 0
+        self._vain = 0  # repairs since a call started last
         self.timeline = Timeline(workload, self._requests)
         self.wait_s = array("d", bytes(8 * workload.calls))
         self.done_s = array("d", bytes(8 * workload.calls))  # arrival to end; negative: never ran
         self.tenant_s = [0.0] * len(workload.tenants)
         self.busy_s = 0.0  # device-seconds of calls
         self.lost_s = 0.0  # of those, on devices that failed under them
-        self.cold = self.retried = self.refused = self.evicted = self.failures = 0
+        self.cold = self.retried = self.refused = self.lost = self.evicted = self.failures = self.ahead = 0
+        self._attempts: Counter[int] = Counter()  # call: how often a device failed under it
 
     # --- the loop -----------------------------------------------------------------------------
     def run(self, progress: Progress | None = None) -> Simulator:
         """All calls to their end."""
         arrivals, calls = self.workload.arrival_s, self.workload.calls
         self._first_failures()
+        if self._warming is not None:
+            self._later(LOOK_S, LOOK, 0)
         events, pop, index, timeline = self._events, heapq.heappop, 0, self.timeline
         while index < calls:
             at = arrivals[index]
@@ -121,7 +132,7 @@ class Simulator:
         else:
             assert isinstance(what, int)
             self.now = at
-            (self._fail if kind == FAIL else self._repair)(what)
+            (self._fail if kind == FAIL else self._repair if kind == REPAIR else self._look)(what)
 
     def _can_go_on(self) -> bool:
         """Nothing runs: whether waiting calls may still get a place."""
@@ -129,8 +140,8 @@ class Simulator:
             return False
         self._refused.clear()
         self._serve_waiting()
-        self._vain += 1
-        return self._running > 0 or (self._down > 0 and self._vain < _PATIENCE)
+        patient = self._vain < _PATIENCE * self.machine.devices
+        return self._running > 0 or bool(self._idling.unused) or (self._down > 0 and patient)
 
     def _give_up(self) -> None:
         for function in self._waiting:
@@ -147,21 +158,26 @@ class Simulator:
         function = self.workload.function[call]
         idle = self._idle[function]
         if idle:
-            item = idle.pop()
-            del self._unused[item]
-            self._start(item, call, 0.0)
+            self._use(idle.pop(), call)
             return
         queue = self._queues[function]
         if not queue:
             placed = self._open(function)
             if isinstance(placed, Instance):
-                self._start(placed, call, self._load_s(placed))
+                self._start_cold(placed, call)
                 return
             if placed is not None and not placed.ever:
                 self._refuse(call)
                 return
             self._waiting[function] = None
         self._queue(call, queue.append)
+
+    def _use(self, item: Instance, call: int) -> None:
+        """A call takes an idle instance; one that was started ahead may still be loading."""
+        self._idling.leave(item)
+        load_s = max(0.0, item.ready_at - self.now)
+        self.cold += load_s > 0
+        self._start(item, call, load_s)
 
     def _queue(self, call: int, put: Callable[[int], None]) -> None:
         put(call)
@@ -175,36 +191,51 @@ class Simulator:
         return call
 
     def _open(self, function: int) -> Instance | Refusal | None:
-        """A new instance; least recently used idle ones of others give way.  None: refused before, nothing freed."""
-        request = self._requests[function]
-        shape = request.shape
+        """A new instance; idle ones of others may give way.  None: refused before, nothing freed since."""
+        shape = self._shapes[function]
         if self._refused.get(shape) == self._freed:
             return None
+        request = self._requests[function]
         placed = self.machine.place(function, request, self.now)
-        tries = self.rules.evict_tries * max(1, request.devices)
-        while isinstance(placed, Refusal) and placed.ever and self._unused and tries > 0:
-            victim = next(iter(self._unused))
-            self._close(victim)
-            self.evicted += 1
-            tries -= 1
-            placed = self.machine.place(function, request, self.now)
+        if isinstance(placed, Refusal) and placed.ever:
+            placed = self._make_room(function, request, placed)
         if isinstance(placed, Refusal):
             self._refused[shape] = self._freed
         else:
             self._track(placed)
         return placed
 
+    def _make_room(self, function: int, request: Request, refusal: Refusal) -> Instance | Refusal:
+        """Gives idle instances up, if that helps, and asks again."""
+        share = self.machine.takes(request)
+        if share is None:
+            return Refusal(refusal.reason, ever=False)
+        victims = self._idling.to_give_up(request, share)
+        for victim in victims:
+            self._close(victim)
+        self.evicted += len(victims)
+        return self.machine.place(function, request, self.now) if victims else refusal
+
+    def _shape(self, request: Request) -> object:
+        """Requests of one shape find room or find none alike; a tenant's own slices are no room for others."""
+        return (request.shape, request.tenant) if self.machine.makes_slices else request.shape
+
     def _track(self, item: Instance) -> None:
+        self._idling.opened(item)
         for device in item.devices if self._tracked else ():
             self._on.setdefault(device, {})[item] = None
 
     def _untrack(self, item: Instance) -> None:
+        self._idling.closed(item)
         for device in item.devices if self._tracked else ():
             self._on[device].pop(item, None)
 
-    def _load_s(self, item: Instance) -> float:
-        """What a cold start takes here: the fork, and the weights from the node's memory or over the network."""
+    def _start_cold(self, item: Instance, call: int) -> None:
         self.cold += 1
+        self._start(item, call, self._load_s(item))
+
+    def _load_s(self, item: Instance) -> float:
+        """What a load takes here: the fork, and the weights from the node's memory or over the network."""
         spec = self.workload.functions[item.function]
         if not spec.weights_mib:
             return self.rules.start_s
@@ -224,6 +255,9 @@ class Simulator:
         item.work = load_s + (run_s / item.speed if spec.scales else run_s)
         item.version += 1
         self._running += 1
+        self._vain = 0
+        if self._warming is not None:
+            self._warming.began(item.function)
         if self._sharing is None:
             self._made += 1
             heapq.heappush(self._events, (now + item.work, self._made, END, item, item.version))
@@ -265,6 +299,8 @@ class Simulator:
         """The call of an instance is over, one way or another; its device time counts."""
         now = self.now
         self._running -= 1
+        if self._warming is not None:
+            self._warming.ended(item.function)
         if self._sharing is not None:
             self._sharing.left(item, self.workload.functions[item.function].duty, now)
         used = (now - item.began) * item.share
@@ -277,23 +313,26 @@ class Simulator:
 
     def _rest(self, item: Instance) -> None:
         """An instance has nothing to do: it stays warm for a while, or goes."""
-        if self.rules.idle_s <= 0:
+        if self._stay_s <= 0:
             self._close(item, idle=False)
             return
-        item.idle_since = self.now
         self._idle[item.function].append(item)
-        self._unused[item] = None
+        self._idles(item)
+
+    def _idles(self, item: Instance) -> None:
+        item.idle_since = self.now
+        self._idling.rest(item)
         self._freed += 1
         if not item.expiring:
             item.expiring = True
             self._made += 1
-            heapq.heappush(self._events, (self.now + self.rules.idle_s, self._made, EXPIRE, item, 0))
+            heapq.heappush(self._events, (self.now + self._stay_s, self._made, EXPIRE, item, 0))
 
     def _expire(self, item: Instance, at: float) -> None:
         """One event per instance: it is moved on while the instance is in use."""
         if item.dead:
             return
-        until = item.idle_since + self.rules.idle_s
+        until = item.idle_since + self._stay_s
         if item.call >= 0:
             item.expiring = False
         elif until > at:
@@ -302,14 +341,49 @@ class Simulator:
         else:
             self.now = at
             self._close(item)
+            if self._waiting:
+                self._serve_waiting()
 
     def _close(self, item: Instance, *, idle: bool = True) -> None:
         if idle:
             self._idle[item.function].remove(item)
-            del self._unused[item]
+            self._idling.leave(item)
         self.machine.free(item, self.now)
         self._freed += 1
         self._untrack(item)
+
+    # --- learned keep-warm --------------------------------------------------------------------
+    def _look(self, _: int) -> None:
+        """Asks which idle instances go and which are started ahead; those that wait for room come first."""
+        assert self._warming is not None
+        gone, ahead = self._warming.look(self._idling.everything, self.now, waits=bool(self._waiting))
+        for item in gone:
+            if item in self._idling.unused and not self._queues[item.function]:
+                self._close(item)
+        if self._waiting:
+            self._serve_waiting()
+        if ahead is not None:
+            self._start_ahead(*ahead)
+        self._later(LOOK_S, LOOK, 0)
+
+    def _start_ahead(self, function: int, device: int | None) -> None:
+        """Where there is room; nothing gives way to it.  Loaded ones of its function are used before it."""
+        request = self._requests[function]
+        if device is None:
+            found = self.machine.place(function, request, self.now)
+            item = None if isinstance(found, Refusal) else found
+        else:
+            item = self.machine.place_on(device, function, request, self.now)
+        if item is not None:
+            self.ahead += 1
+            self._track(item)
+            item.ready_at = self.now + self._load_s(item)
+            self._idle[function].insert(0, item)
+            self._idles(item)
+
+    def _wanted(self, items: Iterable[Instance]) -> dict[Instance, float]:
+        assert self._warming is not None
+        return self._warming.wanted(items, self.now)
 
     # --- moves --------------------------------------------------------------------------------
     def _give_up_devices(self, mover: Mover) -> None:
@@ -352,15 +426,13 @@ class Simulator:
             while queue and tries > 0:
                 idle = self._idle[function]
                 if idle:
-                    item = idle.pop()
-                    del self._unused[item]
-                    self._start(item, self._next(queue), 0.0)
+                    self._use(idle.pop(), self._next(queue))
                     continue
                 placed = self._open(function)
                 if not isinstance(placed, Instance):
                     tries -= 1
                     break
-                self._start(placed, self._next(queue), self._load_s(placed))
+                self._start_cold(placed, self._next(queue))
             if not queue:
                 del self._waiting[function]
             if tries <= 0:
@@ -393,16 +465,26 @@ class Simulator:
             if call >= 0:
                 self.lost_s += (self.now - item.began) * item.share
                 self._stop(item)
-                self.retried += 1
-                self._queue(call, self._queues[item.function].appendleft)
-                self._waiting[item.function] = None
+                self._try_again(call, item.function)
             self._close(item, idle=call < 0)
         self._later(self._random.expovariate(1 / self.rules.mttr_s), REPAIR, device)
         if self._waiting:
             self._serve_waiting()
 
+    def _try_again(self, call: int, function: int) -> None:
+        """Unless it has been tried often enough."""
+        self._attempts[call] += 1
+        if self._attempts[call] == MOST_ATTEMPTS:
+            self.lost += 1
+            self.done_s[call] = -1.0
+            return
+        self.retried += 1
+        self._queue(call, self._queues[function].appendleft)
+        self._waiting[function] = None
+
     def _repair(self, device: int) -> None:
         self._down -= 1
+        self._vain += 1
         self.machine.set_health(device, True)
         self._freed += 1
         self._later(self._random.expovariate(1 / (self.rules.mtbf_h * 3600)), FAIL, device)
@@ -412,21 +494,6 @@ class Simulator:
     @property
     def waiting(self) -> int:
         return sum(len(self._queues[function]) for function in self._waiting)
-
-
-def _owners(workload: Workload) -> list[int]:
-    """The tenant of each function's first call."""
-    found = [0] * len(workload.functions)
-    for function, tenant in zip(reversed(workload.function), reversed(workload.tenant), strict=True):
-        found[function] = tenant
-    return found
-
-
-def _durations(workload: Workload) -> dict[int, float]:
-    """How long an instance lives, where it serves one call only."""
-    calls = Counter(workload.function)
-    pairs = zip(workload.function, workload.run_s, strict=True)
-    return {function: run_s for function, run_s in pairs if calls[function] == 1}
 
 
 def _contended(workload: Workload, rules: Rules) -> bool:

@@ -10,7 +10,7 @@ class Instance:
 
     __slots__ = (
         "began", "call", "dead", "devices", "ends_at", "expiring", "function", "idle_since", "loaded", "placement",
-        "request", "row", "share", "slow", "speed", "updated", "version", "work",
+        "ready_at", "request", "rested", "row", "share", "slow", "speed", "updated", "version", "work",
     )  # fmt: skip
 
     def __init__(self, function: int, request: Request, placement: Placement, speed: float, ends_at: float) -> None:
@@ -28,6 +28,8 @@ class Instance:
         self.slow = 1.0
         self.version = 0  # of its end event; older ones are ignored
         self.idle_since = 0.0
+        self.rested = 0  # the number of its last rest: who has the least was used longest ago
+        self.ready_at = 0.0  # when it is loaded, if it was started ahead
         self.expiring = False  # an expiry event is in the heap
         self.dead = False
 

@@ -11,8 +11,12 @@ from random import Random
 import numpy as np
 
 from dgsf.core.placement import DeviceView, NodeView, Placement, Placer, Pool, Refusal, Request, make_policy
+from dgsf.core.placement.need import Need
+from dgsf.core.placement.policy import placed
+from dgsf.core.placement.slices import Conspirator
 from dgsf.sim.instance import Instance
 from dgsf.sim.pools import PoolSpec
+from dgsf.sim.resident import DrawnPlacer, Resident
 from dgsf.sim.workload import FunctionSpec
 
 WHOLE = 1000
@@ -51,6 +55,7 @@ def request_of(spec: FunctionSpec, tenant: str, *, exclusive: bool, duration_s: 
         host_memory=spec.host_memory_mib * _MIB,
         duration_s=duration_s,
         scales=spec.scales,
+        weights=spec.name if spec.weights_mib else "",
     )
 
 
@@ -59,11 +64,16 @@ class Machine:
 
     def __init__(self, spec: PoolSpec, policy: str, seed: int) -> None:
         views = device_views(spec)
-        nodes = [NodeView(node.name, node.cpu_milli, node.memory_mib * _MIB) for node in spec.nodes]
-        self.pool = Pool.of(views, nodes)
+        self._nodes = [NodeView(node.name, node.cpu_milli, node.memory_mib * _MIB) for node in spec.nodes]
+        self.pool = Pool.of(views, self._nodes)
         self._speeds = spec.speeds
         self._policy = make_policy(policy, spec.speeds)
-        self._placer = Placer(self.pool, self._policy, Random(seed))  # noqa: S311  # a simulation
+        self._placer = DrawnPlacer(Placer(self.pool, self._policy, Random(seed)))  # noqa: S311  # a simulation
+        self._residency = Resident(self.pool)
+        self.makes_slices = isinstance(self._policy, Conspirator)  # so tenants of one shape fit differently
+        self._spec, self._policy_name = spec, policy
+        self._empty: Placer | None = None  # the same pool with nothing on it, made when it is first asked
+        self._takes: dict[object, int | None] = {}  # by shape
         self.devices = len(views)
         self.types = [view.type for view in views]
         self._price_per_s = [spec.figures(view.type).price_per_h / 3600 for view in views]
@@ -86,14 +96,38 @@ class Machine:
     def place(self, function: int, request: Request, now: float) -> Instance | Refusal:
         """A new instance with its place booked, or why not."""
         self.pool.now = now
+        self._residency.refresh(request.weights, now)
         found = self._placer.place(request)
-        if isinstance(found, Refusal):
-            return found
+        return found if isinstance(found, Refusal) else self._book(function, request, found, now)
+
+    def place_on(self, device: int, function: int, request: Request, now: float) -> Instance | None:
+        """A new instance on this very device, if it has room; never where the policy makes slices."""
+        need = Need.of(request, self.pool)
+        row, column = self.pool.where[device]
+        if self.makes_slices or need.devices != 1 or not need.rows(self.pool, np.array([row]))[0]:
+            return None
+        if not need.columns(self.pool, np.array([row]))[0][column]:
+            return None
+        return self._book(function, request, placed(self.pool, row, (column,), int(need.share[row])), now)
+
+    def _book(self, function: int, request: Request, found: Placement, now: float) -> Instance:
         ends_at = now + request.duration_s if request.duration_s else 0.0
         taken = self.pool.take(request, found, ends_at)
         item = Instance(function, request, taken, self._speed(request, taken), ends_at)
         self._hold(item, now)
+        self._residency.came(item)
         return item
+
+    def takes(self, request: Request) -> int | None:
+        """The share that the policy gives it of each device, rounded up as it does; None: an empty pool has no room."""
+        shape = request.shape
+        if shape not in self._takes:
+            if self._empty is None:
+                empty = Pool.of(device_views(self._spec), self._nodes)
+                self._empty = Placer(empty, make_policy(self._policy_name, self._speeds), Random(0))  # noqa: S311  # a simulation
+            found = self._empty.place(request)
+            self._takes[shape] = found.share if isinstance(found, Placement) else None
+        return self._takes[shape]
 
     def move(self, item: Instance, to: Placement, now: float, copy_s: float, pause_s: float) -> Instance:
         """An instance gets another place; the answer holds the old one, to be freed when the copy is made."""
@@ -102,6 +136,7 @@ class Machine:
         item.ends_at += pause_s if item.ends_at else 0.0
         item.settle(self.pool.take(item.request, to, item.ends_at))
         self._hold(item, now)
+        self._residency.came(item)
         return old
 
     def _hold(self, item: Instance, now: float) -> None:
@@ -119,6 +154,7 @@ class Machine:
         self.pool.give_back(item.request, item.placement, item.ends_at)
         self.booked -= self._left(item)
         item.dead = True
+        self._residency.went(item, now)
         for device in item.devices:
             self._held[device] -= 1
             if self._held[device] == 0:
@@ -131,6 +167,8 @@ class Machine:
 
     def set_health(self, device: int, healthy: bool) -> None:
         self.pool.set_health(device, healthy)
+        if not healthy:
+            self._residency.forget(self.pool.where[device])
 
     def ran(self, item: Instance, seconds: float) -> None:
         """A call has run for so long, loading not counted."""

@@ -14,7 +14,8 @@ from random import Random
 
 from dgsf.core.placement import DeviceView, NodeView, Placement, Placer, Policy, Pool, Request, Workload
 from dgsf.core.placement.model import PLENTY, WHOLE
-from dgsf.sim.tracefiles import optional_text, published, read_rows, text, whole
+from dgsf.errors import TraceError
+from dgsf.sim.tracefiles import MOST_MIB, MOST_MILLI, distinct, numbered_rows, optional_text, published, text, whole
 
 NODES_FILE = "openb_node_list_gpu_node.csv"
 TASKS_FILE = "openb_pod_list_default.csv"
@@ -41,19 +42,39 @@ class Filling:
 
 
 def read_nodes(folder: Path) -> list[OpenbNode]:
-    columns = {"sn": text, "cpu_milli": whole(), "memory_mib": whole(), "gpu": whole(0, 1024), "model": optional_text}
-    return [OpenbNode(*row.values()) for row in read_rows(published(folder / NODES_FILE), columns)]
+    columns = {
+        "sn": text,
+        "cpu_milli": whole(0, MOST_MILLI),
+        "memory_mib": whole(0, MOST_MIB),
+        "gpu": whole(0, 1024),
+        "model": optional_text,
+    }
+    path = published(folder / NODES_FILE)
+    return [OpenbNode(*row.values()) for row in distinct(path, numbered_rows(path, columns), "sn")]
 
 
 def read_tasks(folder: Path) -> list[Request]:
     columns = {
-        "cpu_milli": whole(),
-        "memory_mib": whole(),
+        "cpu_milli": whole(0, MOST_MILLI),
+        "memory_mib": whole(0, MOST_MIB),
         "num_gpu": whole(0, 1024),
         "gpu_milli": whole(0, WHOLE),
         "gpu_spec": optional_text,
     }
-    return [_request(**row) for row in read_rows(published(folder / TASKS_FILE), columns)]
+    path = published(folder / TASKS_FILE)
+    tasks = []
+    for line, row in numbered_rows(path, columns):
+        check_parts(path, line, row["num_gpu"], row["gpu_milli"])
+        tasks.append(_request(**row))
+    return tasks
+
+
+def check_parts(path: Path, line: int, gpus: int, milli: int) -> None:
+    """A task takes no device, a part of one, or whole ones; what else a row may mean is not guessed."""
+    wanted = {0: "0", 1: "from 1 to 1000"}.get(gpus, "1000")
+    if not (milli == 0 if gpus == 0 else milli > 0 if gpus == 1 else milli == WHOLE):
+        told = f"{milli} beside num_gpu {gpus}; it must be {wanted} then"
+        raise TraceError(f"{path}: line {line}, column 'gpu_milli': {told}")
 
 
 def _request(cpu_milli: int, memory_mib: int, num_gpu: int, gpu_milli: int, gpu_spec: str) -> Request:

@@ -14,13 +14,14 @@ from pathlib import Path
 
 from dgsf.core.placement import Speeds
 from dgsf.errors import TraceError, UsageError
-from dgsf.sim.tracefiles import optional_text, read_rows, text, whole
+from dgsf.sim.tracefiles import MOST_MIB, MOST_MILLI, distinct, numbered_rows, optional_text, shown, text, whole
 
 NODE_DEVICES = 8
 MOST_DEVICES = 1_000_000
+MOST_CORES = 1_000_000  # of one node
 _CORES_PER_DEVICE = 12
 _HOST_MIB_PER_DEVICE = 128 * 1024
-_PART = re.compile(r"(?P<type>[A-Za-z][\w.-]*):(?P<first>\d+)(?:x(?P<each>\d+))?(?:@(?P<cores>\d+))?")
+_PART = re.compile(r"(?P<type>[A-Za-z][\w.-]*):(?P<first>[0-9]+)(?:x(?P<each>[0-9]+))?(?:@(?P<cores>[0-9]+))?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,21 +91,32 @@ def parse_pool(words: str) -> PoolSpec:
 
 
 def _nodes(match: re.Match[str], start: int) -> list[Node]:
-    first, each = int(match["first"]), match["each"]
-    if max(first, int(each or 0)) > MOST_DEVICES:
-        raise UsageError(f"--pool {match[0]!r}: at most {MOST_DEVICES:,} devices are possible")
-    sizes = [int(each)] * first if each else [NODE_DEVICES] * (first // NODE_DEVICES) + _rest(first % NODE_DEVICES)
-    cores = match["cores"]
+    first = _number(match, "first", MOST_DEVICES, "devices") or 0
+    each = _number(match, "each", MOST_DEVICES, "devices")
+    cores = _number(match, "cores", MOST_CORES, "cores of a node")
+    if first * (1 if each is None else each) > MOST_DEVICES:
+        raise UsageError(f"--pool {shown(match[0])}: at most {MOST_DEVICES:,} devices are possible")
+    full, rest = divmod(first, NODE_DEVICES)
+    sizes = [NODE_DEVICES] * full + _rest(rest) if each is None else [each] * first
     return [
         Node(
             f"node-{start + index}",
             match["type"],
             size,
-            1000 * (int(cores) if cores else _CORES_PER_DEVICE * max(1, size)),
+            1000 * (_CORES_PER_DEVICE * max(1, size) if cores is None else cores),
             _HOST_MIB_PER_DEVICE * max(1, size),
         )
         for index, size in enumerate(sizes)
     ]
+
+
+def _number(match: re.Match[str], group: str, most: int, what: str) -> int | None:
+    digits = match[group]
+    if digits is None:
+        return None
+    if len(digits.lstrip("0")) > len(str(most)) or int(digits) > most:  # thousands of digits are no number to Python
+        raise UsageError(f"--pool {shown(match[0])}: at most {most:,} {what} are possible")
+    return int(digits)
 
 
 def _rest(devices: int) -> list[int]:
@@ -113,10 +125,16 @@ def _rest(devices: int) -> list[int]:
 
 def read_pool(path: Path) -> PoolSpec:
     """A pool from a CSV file of nodes."""
-    columns = {"sn": text, "cpu_milli": whole(1), "memory_mib": whole(1), "gpu": whole(0, 64), "model": optional_text}
+    columns = {
+        "sn": text,
+        "cpu_milli": whole(1, MOST_MILLI),
+        "memory_mib": whole(1, MOST_MIB),
+        "gpu": whole(0, 64),
+        "model": optional_text,
+    }
     nodes = [
         Node(row["sn"], row["model"] or "none", row["gpu"], row["cpu_milli"], row["memory_mib"])
-        for row in read_rows(path, columns)
+        for row in distinct(path, numbered_rows(path, columns), "sn")
     ]
     if not any(node.devices for node in nodes):
         raise TraceError(f"{path}: has no node with a device")

@@ -22,6 +22,7 @@ class _Head:
     link: Link | None = None
 
 
+_MOST = 1e15  # µs (thirty years) or bytes of one command: the sum of all of them stays a number
 _decoder = msgspec.json.Decoder(Command)
 _head_decoder = msgspec.json.Decoder(_Head)
 
@@ -56,13 +57,23 @@ def _link(path: Path, number: int, line: bytes) -> Link | None:
     if b'"link"' not in line:
         return None
     try:
-        return _head_decoder.decode(line).link
+        link = _head_decoder.decode(line).link
+        _refuse_endless(link, "round_trip_us", "command_us", "sync_us", "serve_us", "hold_us")
+        return link
     except (msgspec.DecodeError, ValueError) as error:  # also what Link itself refuses
         raise TraceError(f"{path}: line {number}: not a link: {error}") from error
 
 
 def _command(path: Path, number: int, line: bytes) -> Command:
     try:
-        return _decoder.decode(line)
+        command = _decoder.decode(line)
+        _refuse_endless(command, "kernel_us", "up_bytes", "down_bytes", "guest_us")
+        return command
     except (msgspec.DecodeError, ValueError) as error:  # also what Command itself refuses
         raise TraceError(f"{path}: line {number}: not a device command: {error}") from error
+
+
+def _refuse_endless(record: object, *names: str) -> None:
+    for name in names:
+        if getattr(record, name, 0) > _MOST:
+            raise ValueError(f"{name} is {getattr(record, name):g}; it can be at most {_MOST:g}")

@@ -52,8 +52,10 @@ FIGURES = (
     Figure("fairness_stretch", "fairness of stretch (Jain)", lambda value: f"{value:.3f}", 1),
     Figure("slo_misses", "SLO missed", _percent, -1),
     Figure("retried", "calls run again after failures", _plain, -1),
+    Figure("lost", "calls lost to failures (tried 10 times)", _plain, -1),
     Figure("lost_gpu_hours", "GPU hours lost to failures", _plain, -1),
     Figure("evicted", "warm instances given up", _plain, -1),
+    Figure("ahead", "instances started ahead", _plain, 0),
     Figure("refused", "calls that found no place", _plain, -1),
     Figure("moves", "moves of running calls", _plain, -1),
     Figure("twice_gpu_hours", "GPU hours held twice by moves", _plain, -1),
@@ -62,7 +64,7 @@ FIGURES = (
 
 def rows(results: Sequence[Result]) -> list[dict[str, str]]:
     """The table: figure names down, policies across; rows of failures and moves that are 0 everywhere are left out."""
-    optional = ("retried", "lost_gpu_hours", "evicted", "refused", "moves", "twice_gpu_hours")
+    optional = ("retried", "lost", "lost_gpu_hours", "evicted", "ahead", "refused", "moves", "twice_gpu_hours")
     shown = [item for item in FIGURES if item.field not in optional or any(getattr(r, item.field) for r in results)]
     return [
         {"figure": item.text, **{result.policy: item.show(getattr(result, item.field)) for result in results}}

@@ -39,8 +39,10 @@ class Result:
     fairness_stretch: float  # and over their mean of (arrival to end) over run time
     slo_misses: float  # part of all calls
     retried: float
+    lost: float  # calls under which too many devices failed
     lost_gpu_hours: float
     evicted: float
+    ahead: float  # instances started ahead of a call
     refused: float
     moves: float
     twice_gpu_hours: float  # held at both ends of a move
@@ -81,8 +83,10 @@ def summarise(run: Simulator) -> Result:
         fairness_stretch=jain(_stretch_by_tenant(run, done)),
         slo_misses=_slo_misses(run, done),
         retried=run.retried,
+        lost=run.lost,
         lost_gpu_hours=run.lost_s / 3600,
         evicted=run.evicted,
+        ahead=run.ahead,
         refused=run.refused,
         moves=run.mover.moves if run.mover else 0,
         twice_gpu_hours=run.mover.twice_s / 3600 if run.mover else 0.0,

@@ -1,12 +1,11 @@
 """Draws workloads: calls at a steady mean rate (Poisson), or in bursts of quiet and busy times.
 
 Functions are called by a Zipf law, run times are log-normal around each function's own mean, and every function belongs
-to one tenant.  The same numbers and seed draw the same workload, bit for bit.
+to one tenant.  The first call comes at 0, as in traces.  The same numbers and seed draw the same workload, bit for bit.
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +15,8 @@ from dgsf.errors import UsageError
 from dgsf.sim.workload import FunctionSpec, Workload
 
 Floats = NDArray[np.float64]
+LEAST, MOST = 1e-6, 1e9
+MOST_BURSTS = 10_000_000
 _SPREAD = 0.5  # sigma of the log-normal run times
 
 
@@ -39,10 +40,13 @@ class Synthetic:
     def __post_init__(self) -> None:
         if min(self.calls, self.functions, self.tenants) < 1:
             raise UsageError("a workload needs at least one call, one function and one tenant")
-        if not all(0 < value < math.inf for value in (self.rate_per_s, self.mean_run_s, self.burst_s)):
-            raise UsageError("rate, run time and burst length must be above 0 and finite")
-        if not 1 <= self.burst < math.inf:
-            raise UsageError(f"--burst {self.burst:g}: a burst is at least 1 x the mean rate")
+        if not all(LEAST <= value <= MOST for value in (self.rate_per_s, self.mean_run_s, self.burst_s)):
+            raise UsageError(f"rate, run time and burst length must be from {LEAST:g} to {MOST:g}")
+        if not 1 <= self.burst <= MOST:
+            raise UsageError(f"--burst {self.burst:g}: a burst is at least 1 x the mean rate, and at most {MOST:g} x")
+        if self.burst > 1 and self.calls / (self.rate_per_s * self.burst * self.burst_s) > MOST_BURSTS:
+            most = f"more than {MOST_BURSTS:,} bursts"
+            raise UsageError(f"--burst-s {self.burst_s:g}: so many calls at this rate take {most}; make them longer")
         if not self.shares or not all(1 <= share <= 1000 for share in self.shares):
             raise UsageError("--share: shares are whole numbers from 1 to 1000, in thousandths of a device")
         if not 0 <= self.duty <= 1:
@@ -60,7 +64,7 @@ def draw(wanted: Synthetic) -> Workload:
     owner = np.arange(wanted.functions) % wanted.tenants
     return Workload(
         "bursts" if wanted.burst > 1 else "poisson",
-        arrival_s=arrivals.tolist(),
+        arrival_s=(arrivals - arrivals[0]).tolist(),  # nothing is to be seen before the first
         function=function.tolist(),
         tenant=owner[function].tolist(),
         run_s=run.tolist(),

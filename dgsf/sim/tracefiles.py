@@ -7,7 +7,8 @@ or long row, or a value that its reader refuses stops the reading.  It never gue
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,6 +17,9 @@ from typing import Any
 from dgsf.errors import TraceError
 
 Readers = Mapping[str, Callable[[str], Any]]
+MOST_MIB = MOST_MILLI = 2**40  # of one node or task; as bytes that is still a number of 63 bits
+_SHOWN = 40  # characters of a wrong cell
+_WHOLE = re.compile(r"\s*[+-]?[0-9]+\s*")
 
 
 def read_rows(path: Path | str, columns: Readers) -> Iterator[dict[str, Any]]:
@@ -53,7 +57,35 @@ def _opened(path: Path) -> Iterator[Iterator[str]]:
     except OSError as error:
         raise TraceError(f"{path}: cannot be read: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
-        raise TraceError(f"{path}: is not UTF-8 text (byte {error.start}); save it as 'CSV UTF-8'") from error
+        raise TraceError(f"{path}: {_bad_byte(path)} is not UTF-8 text; save the file as 'CSV UTF-8'") from error
+
+
+def _bad_byte(path: Path) -> str:
+    """Line, column and value of the first byte that is not UTF-8."""
+    with path.open("rb") as file:
+        for line, content in enumerate(file, 1):
+            try:
+                content.decode()
+            except UnicodeDecodeError as error:
+                column = len(next(csv.reader([content[: error.start].decode() or ","])))
+                return f"line {line}, column {column if error.start else 1}: byte 0x{content[error.start]:02x}"
+    return "a byte"  # the file has changed since
+
+
+def shown(cell: str) -> str:
+    """A cell as messages show it: not all of it, where it is long."""
+    return repr(cell) if len(cell) <= _SHOWN else f"{cell[:_SHOWN]!r}..."
+
+
+def distinct(path: Path, rows: Iterable[tuple[int, dict[str, Any]]], column: str) -> Iterator[dict[str, Any]]:
+    """The rows; no two may have the same in this column."""
+    lines: dict[str, int] = {}
+    for line, row in rows:
+        before = lines.setdefault(row[column], line)
+        if before != line:
+            told = f"{shown(row[column])} is in line {before} already; each must have its own"
+            raise TraceError(f"{path}: line {line}, column '{column}': {told}")
+        yield row
 
 
 def _rows(path: Path, lines: Iterator[str], columns: Readers) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -75,13 +107,24 @@ def _header(path: Path, cells: Iterator[list[str]]) -> list[str]:
         raise TraceError(f"{path}: line 1: not CSV: {error}") from error
     if not header:
         raise TraceError(f"{path}: line 1: expected a header line, found nothing")
+    for place, name in enumerate(header):
+        if "\0" in name:
+            raise TraceError(f"{path}: line 1, column {place + 1}: {shown(name)} has a NUL character")
+        if name and name in header[:place]:
+            first = header.index(name) + 1
+            raise TraceError(f"{path}: line 1, column {place + 1}: {shown(name)} is the name of column {first} already")
     return header
+
+
+def named(header: Sequence[str]) -> str:
+    """The names of a header, as messages list them."""
+    return ", ".join(name if len(name) <= _SHOWN else f"{name[:_SHOWN]}..." for name in header)
 
 
 def _places(path: Path, header: Sequence[str], wanted: Sequence[str]) -> dict[str, int]:
     missing = ", ".join(f"'{name}'" for name in wanted if name not in header)
     if missing:
-        has = f"wanted are {', '.join(wanted)}; the header has: {', '.join(header)}"
+        has = f"wanted are {', '.join(wanted)}; the header has: {named(header)}"
         raise TraceError(f"{path}: line 1: no column {missing}; {has}")
     return {name: header.index(name) for name in wanted}
 
@@ -95,10 +138,17 @@ def _read(
     values = {}
     for name, place in places.items():
         try:
-            values[name] = columns[name](row[place])
+            values[name] = columns[name](_clean(row[place]))
         except ValueError as error:
-            raise TraceError(f"{path}: line {line}, column {place + 1} '{name}': {row[place]!r} {error}") from error
+            told = f"{shown(row[place])} {error}"
+            raise TraceError(f"{path}: line {line}, column {place + 1} '{name}': {told}") from error
     return values
+
+
+def _clean(cell: str) -> str:
+    if "\0" in cell:
+        raise ValueError("has a NUL character")
+    return cell
 
 
 # --- readers: what they refuse, they say of the cell, as in "'abc' is not a whole number" ----------
@@ -107,9 +157,11 @@ def whole(low: int = 0, high: int = 2**53) -> Callable[[str], int]:
 
     def read(text: str) -> int:
         try:
-            value = int(text)
-        except ValueError:
-            raise ValueError("is not a whole number") from None
+            value = int(text) if _WHOLE.fullmatch(text) else None
+        except ValueError:  # it has thousands of digits
+            value = None
+        if value is None:
+            raise ValueError("is not a whole number")
         if not low <= value <= high:
             raise ValueError(f"is not a whole number from {low} to {high}")
         return value
@@ -122,7 +174,7 @@ def number(low: float = 0.0, high: float = 1e18) -> Callable[[str], float]:
 
     def read(text: str) -> float:
         try:
-            value = float(text)
+            value = float(text.replace("_", "no digit"))  # Python would take 1_0 for 10
         except ValueError:
             raise ValueError("is not a number") from None
         if not low <= value <= high:

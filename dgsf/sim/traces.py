@@ -13,10 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from dgsf.errors import TraceError
+from dgsf.sim.openb import check_parts
 from dgsf.sim.tracefiles import (
+    MOST_MIB,
+    MOST_MILLI,
     Readers,
     header_of,
     moment,
+    named,
     number,
     numbered_rows,
     optional_text,
@@ -43,8 +47,8 @@ COLUMNS: dict[str, Readers] = {
     "azure": {"TIMESTAMP": moment, "ContextTokens": whole(), "GeneratedTokens": whole()},
     "openb": {
         "name": text,
-        "cpu_milli": whole(),
-        "memory_mib": whole(),
+        "cpu_milli": whole(0, MOST_MILLI),
+        "memory_mib": whole(0, MOST_MIB),
         "num_gpu": whole(0, 64),
         "gpu_milli": whole(0, 1000),
         "gpu_spec": optional_text,
@@ -170,7 +174,7 @@ def kind_of(path: Path) -> str:
     near = _nearest(header)
     if near is not None:
         missing = ", ".join(f"'{column}'" for column in COLUMNS[near] if column not in header)
-        told = f"looks like a '{near}' trace, but has no column {missing}; the header has: {', '.join(header)}"
+        told = f"looks like a '{near}' trace, but has no column {missing}; the header has: {named(header)}"
         raise TraceError(f"{path}: line 1: {told}")
     wanted = "; ".join(f"{name}: {', '.join(columns)}" for name, columns in COLUMNS.items())
     raise TraceError(f"{path}: line 1: no kind of trace has such columns. Wanted are those of one kind. {wanted}")
@@ -233,8 +237,9 @@ def _in_order(path: Path, kind: str, column: str) -> list[Row]:
 
 
 def _ending(path: Path) -> Iterator[Row]:
-    """All tasks of openb; none may end before it begins."""
+    """All tasks of openb; none may end before it begins, or leave open how many devices it means."""
     for line, row in numbered_rows(path, COLUMNS["openb"]):
+        check_parts(path, line, row["num_gpu"], row["gpu_milli"])
         begins, ends = row["creation_time"], row["deletion_time"]
         if ends < begins:
             raise TraceError(

@@ -6,6 +6,7 @@ Columns instead of records keep a million calls small and the simulator's inner 
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
@@ -55,6 +56,19 @@ class Workload:
     @property
     def span_s(self) -> float:
         return self.arrival_s[-1] - self.arrival_s[0] if self.arrival_s else 0.0
+
+    def owners(self) -> list[int]:
+        """The tenant of each function's first call."""
+        found = [0] * len(self.functions)
+        for function, tenant in zip(reversed(self.function), reversed(self.tenant), strict=True):
+            found[function] = tenant
+        return found
+
+    def lives_s(self) -> dict[int, float]:
+        """How long an instance lives, where it serves one call only."""
+        calls = Counter(self.function)
+        pairs = zip(self.function, self.run_s, strict=True)
+        return {function: run_s for function, run_s in pairs if calls[function] == 1}
 
     def first(self, calls: int) -> Workload:
         """Only the first so many calls."""

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import asdict, replace
+from random import Random
 
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dgsf.core.placement import Placer, Refusal, Request, make_policy
 from dgsf.core.placement.consolidate import MoveRules
 from dgsf.core.policies import PLACEMENT_POLICIES
 from dgsf.sim.engine import Simulator
@@ -23,12 +26,15 @@ functions = st.builds(
     types=st.sampled_from([("any",), ("T4",), ("A100", "T4")]),
     share=st.integers(1, 1000),
     devices=st.sampled_from([0, 0, 0, 1, 2]),
+    cpu_milli=st.sampled_from([0, 0, 9000]),
+    device_memory_mib=st.sampled_from([0, 0, 9000]),
     weights_mib=st.sampled_from([0.0, 500.0]),
     duty=st.floats(0, 1),
 )
 rules = st.builds(
     Rules,
     idle_s=st.sampled_from([0.0, 5.0, 60.0]),
+    learned=st.booleans(),
     mtbf_h=st.sampled_from([0.0, 0.02]),
     mttr_s=st.just(20.0),
     interference=st.sampled_from([0.0, 0.1]),
@@ -62,6 +68,17 @@ class Watched(Simulator):
         assert not item.dead
         super()._start(item, call, load_s)
 
+    def _make_room(self, function: int, request: Request, refusal: Refusal) -> Instance | Refusal:
+        pool = deepcopy(self.machine.pool)
+        for item in self._idling.unused:
+            pool.give_back(item.request, item.placement, item.ends_at)
+        before = self.evicted
+        found = super()._make_room(function, request, refusal)
+        possible = Placer(pool, make_policy(self.policy), Random(0)).place(request)  # with nothing idle there
+        assert isinstance(found, Refusal) == isinstance(possible, Refusal)
+        assert (self.evicted > before) == isinstance(found, Instance)
+        return found
+
     def _move(self, item: Instance, *where: object) -> None:
         before = item.row, item.devices
         super()._move(item, *where)
@@ -76,7 +93,7 @@ def test_no_device_is_over_capacity_and_every_call_is_accounted_for(calls, polic
     run = Watched(calls, parse_pool("T4:2x2,A100:1x2"), policy, rules).run()
     found = summarise(run)
     ended = sum(done >= 0 for done in run.done_s)
-    assert ended + run.refused == calls.calls
+    assert ended + run.refused + run.lost == calls.calls
     assert (np.frombuffer(run.wait_s) >= 0).all()
     assert 0 <= found.allocation <= found.peak_allocation + 1e-9 <= 1 + 1e-9
     assert 0 <= found.fragmentation <= 1 and found.fairness <= 1 + 1e-9
@@ -95,6 +112,6 @@ def test_the_same_seed_gives_the_same_result_bit_for_bit(calls, policy, rules):
 @settings(max_examples=25, deadline=None)
 @given(workloads(), policies, rules)
 def test_everything_is_given_back_when_nothing_stays_warm(calls, policy, rules):
-    run = Simulator(calls, parse_pool("T4:2x2"), policy, replace(rules, idle_s=0.0)).run()
+    run = Simulator(calls, parse_pool("T4:2x2"), policy, replace(rules, idle_s=0.0, learned=False)).run()
     assert run.machine.booked == run.machine.held == 0
     assert (run.machine.pool.left[run.machine.pool.ids >= 0] == 1000).all()

@@ -46,6 +46,14 @@ def test_json_is_exact_and_repeats(sim):
     assert sim(*words)[1] == out
 
 
+def test_what_stays_warm_is_learned_as_in_production_or_fixed(sim):
+    words = ("--json", "--rate", "0.2", "--functions", "5", "--keep-warm")
+    found = {rule: sim(*words, rule)[1] for rule in ("learned", "fixed", "fixed:60", "fixed:600")}
+    assert found["fixed"] == found["fixed:60"] == sim(*words[:-1], "--idle-s", "60")[1]
+    assert len(set(found.values())) == 3
+    assert sim(*words, "learned")[1] == found["learned"]
+
+
 def test_sharing_is_compared_with_exclusive_devices(sim):
     code, out, _ = sim("--against-exclusive", "--rate", "10")
     assert code == 0
@@ -193,9 +201,25 @@ def test_a_folder_that_does_not_exist_is_told_before_matplotlib_is_asked_for(sim
         (["--arrivals", "weekly"], "--arrivals"),
         (["--arrivals", "genai", "--traces", "/nowhere"], "the trace 'genai' does not come with DGSF"),
         (["--share", "half"], "--share"),
+        (["--keep-warm", "never"], "--keep-warm 'never': expected 'learned', 'fixed' or e.g. 'fixed:60'"),
+        (["--keep-warm", "fixed:0"], "a number of seconds from 0.05 to 86400"),
+        (["--keep-warm", "learned", "--idle-s", "5"], "--idle-s would be ignored: --keep-warm"),
         (["--share", "2000"], "1 to 1000"),
-        (["--rate", "-1"], "above 0"),
-        (["--run-s", "inf"], "finite"),
+        (["--share", "1_0"], "1 to 1000"),
+        (["--rate", "-1"], "'--rate': -1.0 is not in the range"),
+        (["--rate", "1e-308"], "'--rate': 1e-308 is not in the range"),
+        (["--run-s", "inf"], "'--run-s': inf is not in the range"),
+        (["--run-s", "1e300"], "'--run-s': 1e+300 is not in the range"),
+        (["--moves", "inf"], "'--moves': inf is not in the range"),
+        (["--functions", "100000000"], "'--functions': 100000000 is not in the range"),
+        (["--tenants", "100000000"], "'--tenants': 100000000 is not in the range"),
+        (["--mtbf-h", "inf"], "'--mtbf-h': inf is not in the range"),
+        (["--mtbf-h", "1e-9"], "must be at least 0.001, or 0: no device fails"),
+        (["--mtbf-h", "1", "--mttr-s", "1e-300"], "'--mttr-s': 1e-300 is not in the range"),
+        (["--idle-s", "inf"], "'--idle-s': inf is not in the range"),
+        (["--recording", "k.jsonl", "--round-trip-us", "inf"], "'--round-trip-us': inf is not in the range"),
+        (["--recording", "k.jsonl", "--link-mib-per-s", "1e-308"], "'--link-mib-per-s': 1e-308 is not in the range"),
+        (["--rate", "1e-6", "--burst-s", "0.001"], "more than 10,000,000 bursts"),
         (["--seeds", "0"], "--seeds"),
         (["--recording", "/nowhere.jsonl"], "cannot be read"),
         (["--arrivals", "azure", "--speedup", "0"], "--speedup"),
@@ -255,6 +279,14 @@ def test_an_empty_recording_is_refused(sim, tmp_path):
     code, _, err = sim("--recording", str(file))
     assert code == 2
     assert f"{file}: has no device commands" in err
+
+
+def test_a_recording_of_endless_commands_names_the_line(sim, tmp_path):
+    file = tmp_path / "k.jsonl"
+    file.write_text('{"kernel_us":1.0}\n{"kernel_us":1e308}\n{"kernel_us":1e308}\n')
+    code, _, err = sim("--recording", str(file))
+    assert code == 2
+    assert "k.jsonl: line 2: not a device command: kernel_us is 1e+308; it can be at most 1e+15" in err
 
 
 def test_calls_that_do_not_disturb_each_other_can_be_compared_with_exclusive_devices(sim):

@@ -21,10 +21,15 @@ def test_a_short_text_makes_nodes():
     assert pool.figures("a100").speed > pool.figures("never-heard-of").speed
 
 
-@pytest.mark.parametrize("words", ["", "A100", "A100:", "A100:0", "A100:x8", "A100:-1", "A100:2000000", ":4", "T4:4,"])
+@pytest.mark.parametrize(
+    "words",
+    ["", "A100", "A100:", "A100:0", "A100:x8", "A100:-1", "A100:2000000", ":4", "T4:4,",
+     "T4:8@99999999999999999999", "T4:" + "9" * 5000, "T4:1000000x1000000", "T4:٣"],
+)  # fmt: skip
 def test_a_wrong_pool_is_told(words):
-    with pytest.raises(UsageError, match="--pool"):
+    with pytest.raises(UsageError, match="--pool") as caught:
         parse_pool(words)
+    assert len(str(caught.value)) < 300
 
 
 def test_a_pool_comes_from_a_csv_file(tmp_path):
@@ -40,11 +45,32 @@ def test_a_pool_comes_from_a_csv_file(tmp_path):
         load_pool(str(file))
 
 
+@pytest.mark.parametrize(
+    ("row", "hint"),
+    [
+        ("n,9007199254740992,1,1,T4", "line 3, column 2 'cpu_milli': '9007199254740992' is not a whole number from 1"),
+        ("n,1,9007199254740992,1,T4", "line 3, column 3 'memory_mib': '9007199254740992' is not a whole number from 1"),
+        ("a,1,1,1,T4", "line 3, column 'sn': 'a' is in line 2 already"),
+    ],
+)
+def test_a_wrong_node_is_named(tmp_path, row, hint):
+    file = tmp_path / "nodes.csv"
+    file.write_text(f"sn,cpu_milli,memory_mib,gpu,model\na,64000,1000,2,T4\n{row}\n")
+    with pytest.raises(TraceError, match=r"nodes\.csv: " + hint):
+        load_pool(str(file))
+
+
 # --- drawn workloads --------------------------------------------------------------------------
 def test_the_same_seed_draws_the_same_calls():
     wanted = Synthetic(calls=500, burst=4.0, seed=7)
     assert draw(wanted) == draw(wanted)
     assert draw(wanted) != draw(Synthetic(calls=500, burst=4.0, seed=8))
+
+
+@pytest.mark.parametrize("burst", [1.0, 50.0])
+def test_drawn_calls_begin_with_the_first(burst):
+    workload = draw(Synthetic(calls=100, burst=burst, burst_s=600.0, seed=1))
+    assert workload.arrival_s[0] == 0.0
 
 
 @pytest.mark.parametrize("burst", [1.0, 5.0])
@@ -128,6 +154,10 @@ def test_tenants_have_parts_of_a_device(tmp_path):
         ("azure", AZURE + "2024-01-01,many,1\n", r"line 2, column 2 'ContextTokens': 'many' is not a whole number"),
         ("azure", "TIMESTAMP\n", r"line 1: no column 'ContextTokens'"),
         ("openb", OPENB + "a,4000,100,1,4600,,LS,0,10\n", r"line 2, column 5 'gpu_milli'"),
+        ("openb", OPENB + "a,0,0,1,0,,LS,0,10\n", r"line 2, column 'gpu_milli': 0 beside num_gpu 1"),
+        ("openb", OPENB + "a,0,0,0,700,,LS,0,10\n", r"line 2, column 'gpu_milli': 700 beside num_gpu 0"),
+        ("openb", OPENB + "a,0,0,2,300,,LS,0,10\n", r"line 2, column 'gpu_milli': 300 beside num_gpu 2"),
+        ("openb", OPENB + "a,0,9007199254740992,1,500,,LS,0,10\n", r"line 2, column 3 'memory_mib'"),
         ("tenants", TENANTS + "a,t,5,10\n", r"line 2: 4 cells .*; column 5 'gpu_percent' is missing"),
         ("tenants", TENANTS + "a,t,5,10,20,30\n", r"line 2: 6 cells where the header has 5$"),
         (
@@ -170,7 +200,7 @@ def test_a_header_that_is_nearly_right_is_told_what_it_lacks(tmp_path, header, k
 
 def test_a_file_of_two_kinds_or_none_is_told(tmp_path):
     with pytest.raises(TraceError, match="openb and tenants; say which it is with --arrivals"):
-        kind_of(written(tmp_path, OPENB.strip() + "," + TENANTS))
+        kind_of(written(tmp_path, OPENB.strip() + "," + TENANTS.removeprefix("name,")))
     with pytest.raises(TraceError, match=r"trace\.csv: line 1: no kind of trace") as caught:
         kind_of(written(tmp_path, "when,what\n"))
     assert all(name in str(caught.value) for columns in COLUMNS.values() for name in columns)

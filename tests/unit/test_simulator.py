@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 
+from dgsf.core.placement import Refusal
 from dgsf.sim.engine import Simulator
 from dgsf.sim.experiment import Experiment, run_experiment, sharing_against_exclusive
 from dgsf.sim.fairness import FairClock
+from dgsf.sim.machine import Machine, request_of
 from dgsf.sim.pools import parse_pool
 from dgsf.sim.result import Result, jain, summarise
 from dgsf.sim.rules import Rules
@@ -56,10 +60,151 @@ def test_an_idle_instance_gives_way_to_another_function():
     assert (found.evicted, found.cold_starts, found.wait_max_s) == (1, 2, 0)
 
 
+SMALL = [FunctionSpec(f"s{index}", share=50) for index in range(20)]
+
+
+def test_however_many_small_idle_instances_give_way_to_a_whole_device():
+    calls = [(0.0, index, 1.0) for index in range(20)] + [(5.0, 20, 1.0)]
+    found = simulate(workload(*calls, functions=[*SMALL, FunctionSpec("big")]))
+    assert (found.refused, found.wait_max_s, found.evicted) == (0, 0, 20)
+
+
+def test_nothing_is_given_up_where_that_makes_no_room():
+    kinds = [
+        FunctionSpec("long", types=("A100",)),
+        FunctionSpec("w", types=("T4",)),
+        FunctionSpec("b", types=("A100",)),
+    ]
+    run = Simulator(
+        workload((0, 0, 1000), (0, 1, 1), (5, 2, 1), (900, 1, 1), functions=kinds),
+        parse_pool("A100:1,T4:1"),
+        "first_fit",
+        Rules(idle_s=3600.0, start_s=0.0),
+    ).run()
+    assert run.cold == 3  # the T4's instance was there for its second call
+    assert run.evicted == 1  # the A100's own, when its call had ended
+
+
+def test_no_more_is_given_up_than_it_takes_and_what_was_used_longest_ago_first():
+    kinds = [FunctionSpec(name, share=share) for name, share in (("a", 100), ("b", 400), ("c", 500), ("d", 450))]
+    calls = workload((0, 0, 1), (1, 1, 1), (2, 2, 1), (10, 3, 1), (20, 2, 1), functions=kinds)
+    run = Simulator(calls, parse_pool("T4:1"), "best_fit", Rules(idle_s=3600.0, start_s=0.0)).run()
+    assert run.evicted == 2  # a and b for d; c stays
+    assert run.cold == 4
+
+
+def test_processors_that_idle_instances_hold_are_given_up_too():
+    kinds = [FunctionSpec("a", share=100, cpu_milli=3000), FunctionSpec("b", share=0, cpu_milli=2000)]
+    found = simulate(workload((0, 0, 1), (5, 1, 1), functions=kinds), "T4:1x1@4", idle_s=600.0)
+    assert (found.evicted, found.wait_max_s, found.refused) == (1, 0, 0)
+
+
+def test_a_tenants_slice_makes_room_only_when_its_last_task_may_go():
+    kinds = [FunctionSpec(name, share=share) for name, share in (("a", 500), ("b", 50), ("c", 1000))]
+    calls = workload((0, 0, 100), (1, 1, 1), (5, 2, 1), functions=kinds)
+    found = simulate(calls, policy="conspirator", idle_s=600.0)
+    assert found.wait_max_s == pytest.approx(95)  # b alone does not help: it stays until a has ended
+    assert found.evicted == 2
+
+
+def test_what_waits_is_served_when_an_idle_instance_goes():
+    class Keeping(Simulator):
+        """Idle instances never give way."""
+
+        def _make_room(self, function, request, refusal):
+            return refusal
+
+    kinds = [FunctionSpec("long"), FunctionSpec("short"), FunctionSpec("next")]
+    calls = workload((0, 0, 1000), (0, 1, 1), (5, 2, 1), functions=kinds)
+    run = Keeping(calls, parse_pool("T4:2"), "first_fit", Rules(idle_s=60.0, start_s=0.0)).run()
+    assert run.refused == 0
+    assert run.wait_s[2] == pytest.approx(61 - 5)
+
+
+def test_a_call_is_not_given_up_while_others_are_repaired_before_its_device():
+    kinds = [FunctionSpec("a", types=("A100",))]
+    calls = workload((20_000, 0, 10), functions=kinds)
+    found = simulate(calls, "T4:200x8,A100:1", mtbf_h=1.0, mttr_s=20_000.0)
+    assert found.refused == 0 and found.wait_max_s > 0
+
+
+# --- learned keep-warm ------------------------------------------------------------------------
+def regular(calls: int = 120) -> Workload:
+    """Every ten minutes, and a load takes ten seconds."""
+    heavy = [FunctionSpec("f", share=250, weights_mib=12_000.0)]
+    return workload(*((600.0 * at, 0, 5.0) for at in range(calls)), functions=heavy)
+
+
+def test_learned_keep_warm_starts_a_regular_function_ahead_of_its_next_call():
+    fixed = simulate(regular(), idle_s=60.0)
+    learned = simulate(regular(), idle_s=60.0, learned=True)
+    assert fixed.cold_starts == 120 and fixed.ahead == 0
+    assert learned.cold_starts < 0.2 * fixed.cold_starts
+    assert learned.ahead > 90
+    assert learned.gpu_hours <= fixed.gpu_hours + 4000 / 3600  # what it has to begin with
+
+
+def test_a_call_that_finds_its_instance_loading_waits_for_the_rest_and_is_a_cold_start():
+    run = Simulator(regular(2), parse_pool("T4:1"), "best_fit", Rules(learned=True, start_s=0.0))
+    run.now = 597.0
+    run._start_ahead(0, None)
+    run.now = 600.0
+    run._arrive(1)
+    assert (run.cold, run.ahead, run._running) == (1, 1, 1)
+    assert next(event for event in run._events if event[2] == 0)[0] == pytest.approx(597 + 10 + 5)
+
+
+def test_learned_keep_warm_gives_up_whom_nobody_expects_rather_than_the_least_recently_used():
+    kinds = [FunctionSpec(name, share=500) for name in ("often", "once", "new")]
+    calls = [(20.0 * at, 0, 1.0) for at in range(100)] + [(1985.0, 1, 1.0), (1990.0, 2, 1.0), (2000.0, 0, 1.0)]
+    kept = simulate(workload(*calls, functions=kinds), idle_s=600.0, learned=True)
+    fixed = simulate(workload(*calls, functions=kinds), idle_s=600.0)
+    assert (kept.evicted, kept.cold_starts) == (1, 3)
+    assert (fixed.evicted, fixed.cold_starts) == (2, 4)
+
+
 def test_weights_come_over_the_network_once_and_then_from_the_node():
     heavy = [FunctionSpec("f", weights_mib=1200.0)]
     found = simulate(workload((0, 0, 1), (100, 0, 1), functions=heavy), idle_s=1.0)
     assert found.done_mean_s == pytest.approx((1 + 1.0 + 1 + 0.1) / 2)
+
+
+def test_a_function_returns_to_the_device_where_its_weights_lately_were():
+    kinds = [FunctionSpec("a", share=300, weights_mib=1200.0), FunctionSpec("b", share=300, weights_mib=1200.0)]
+    back = {}
+    for later in (100, 10_000):
+        calls = workload((0, 0, 50), (0, 0, 50), (0, 0, 50), (0, 1, 2), (70, 0, 5), (later, 1, 1), functions=kinds)
+        run = Simulator(calls, parse_pool("T4:2x1"), "dgsf", Rules(idle_s=0.0))
+        opened: list[tuple[int, int]] = []
+        track = run._track
+        run._track = lambda item, track=track, opened=opened: (opened.append((item.function, item.row)), track(item))[1]
+        run.run()
+        back[later] = [row for function, row in opened if function == 1]
+    assert back[100][0] == back[100][1] == 1  # the first device was full then, and would be taken first
+    assert back[10_000] == [1, 0]  # half an hour later nothing is left there
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_weights_draw_as_they_do_in_the_placer_itself(seed):
+    random = Random(seed)
+    machine, other = (Machine(parse_pool("T4:6x4,A100:2x4"), "dgsf", seed) for _ in range(2))
+    plain = other._placer._placer
+    specs = [FunctionSpec(f"f{n}", share=random.choice((100, 250, 400, 1000)), weights_mib=1.0) for n in range(12)]
+    kept = []
+    for step in range(300):
+        if kept and random.random() < 0.45:
+            for each, item in zip((machine, other), kept.pop(random.randrange(len(kept))), strict=True):
+                each.free(item, float(step))
+            continue
+        number = random.randrange(12)
+        request = request_of(specs[number], "t", exclusive=False)
+        other._residency.refresh(request.weights, float(step))
+        wanted, found = plain.place(request), machine.place(number, request, float(step))
+        if isinstance(wanted, Refusal):
+            assert isinstance(found, Refusal)
+            continue
+        assert (found.row, found.devices) == (wanted.row, wanted.devices)
+        kept.append((found, other._book(number, request, wanted, float(step))))
 
 
 def test_a_faster_device_and_a_slow_link_change_the_run():
@@ -158,6 +303,13 @@ def test_a_failing_device_loses_time_but_no_call():
     assert found.retried > 0 and found.lost_gpu_hours > 0
     assert found.refused == 0
     assert found.calls == 400
+
+
+def test_a_call_that_outlives_every_device_is_lost_after_ten_attempts():
+    found = simulate(workload((0, 0, 360_000), (0, 1, 1)), "T4:64", mtbf_h=1.0)
+    assert (found.lost, found.retried, found.refused) == (1, 9, 0)
+    assert found.slo_misses == 0.5
+    assert found.done_mean_s == pytest.approx(1)  # of the other
 
 
 def test_a_tenant_with_one_call_does_not_wait_behind_all_calls_of_another():

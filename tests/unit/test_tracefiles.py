@@ -39,7 +39,17 @@ def test_rows_come_as_read_in_any_column_order(tmp_path):
         (GOOD + "4,,1,,\n", ["line 5", "column 2 'name'", "some text"]),
         (GOOD + "4,c,1\n", ["line 5", "3 cells", "header has 5"]),
         (GOOD + '4,"c,1,,\n', ["line 5", "not CSV"]),
-        (GOOD.encode() + b"4,\xff,1,,\n", ["UTF-8"]),
+        (GOOD.encode() + b"4,\xff,1,,\n", ["line 5, column 2: byte 0xff is not UTF-8 text"]),
+        (GOOD.encode() + b"4,a\xff,1,,\n", ["line 5, column 2: byte 0xff is not UTF-8 text"]),
+        (b"\xff", ["line 1, column 1: byte 0xff is not UTF-8 text"]),
+        (GOOD + "1_0,c,1,,\n", ["line 5", "column 1 'cpu'", "'1_0' is not a whole number"]),
+        (GOOD + "\u0661,c,1,,\n", ["line 5", "column 1 'cpu'", "is not a whole number"]),
+        (GOOD + "1,c,0_1,,\n", ["line 5", "column 3 'share'", "'0_1' is not a number"]),
+        (GOOD + "9" * 5000 + ",c,1,,\n", ["line 5", "column 1 'cpu'", "'" + "9" * 40 + "'... is not a whole number"]),
+        (GOOD + "4,c\0d,1,,\n", ["line 5", "column 2 'name'", "'c\\x00d' has a NUL character"]),
+        ("na\0me,cpu\n", ["line 1, column 1", "has a NUL character"]),
+        ("name,cpu,share,note,cpu\n", ["line 1, column 5: 'cpu' is the name of column 2 already"]),
+        ("x" * 500 + "\n", ["the header has: " + "x" * 40 + "..."]),
     ],
 )
 def test_a_wrong_cell_is_named(tmp_path, content, parts):

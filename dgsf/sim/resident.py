@@ -1,0 +1,111 @@
+"""Where each function's weights are or lately were, as placement is told in production: devices draw it back.
+
+Production tells placement which functions are on a device and which were within the last half hour in that life of the
+device (`core.residency`).  Here the pool lives on, so its own table is kept up to date instead of made anew.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+
+from dgsf.core.placement import Placement, Placer, Refusal, Request
+from dgsf.core.placement.model import WHOLE
+from dgsf.core.placement.need import Need
+from dgsf.core.placement.ours import Dgsf
+from dgsf.core.placement.placer import RANK_STEP
+from dgsf.core.placement.policy import placed
+from dgsf.core.placement.pool import Place, Pool
+from dgsf.core.residency import LATELY_S
+from dgsf.sim.instance import Instance
+
+MOST_PLACES = 32  # with the weights and room that are looked at; where there are more, any of the first will do
+_WITH_ROOM = "\0"  # no function's name: those places of one function's weights that have room for it
+
+
+class Resident:
+    """Keeps `Pool.resident` true."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+        self._there: Counter[tuple[str, Place]] = Counter()  # instances that hold them now
+        self._left: dict[str, dict[Place, float]] = {}  # weights: when the last instance left each place
+        self._names: dict[Place, set[str]] = {}
+
+    def came(self, item: Instance) -> None:
+        name = item.request.weights
+        for column in item.placement.columns if name else ():
+            place = (item.row, column)
+            self._there[name, place] += 1
+            self._pool.resident.setdefault(name, set()).add(place)
+            self._left.setdefault(name, {}).pop(place, None)
+            self._names.setdefault(place, set()).add(name)
+
+    def went(self, item: Instance, now: float) -> None:
+        name = item.request.weights
+        for column in item.placement.columns if name else ():
+            place = (item.row, column)
+            self._there[name, place] -= 1
+            if not self._there[name, place]:
+                del self._there[name, place]
+                if place in self._pool.resident[name]:  # not on a device that has failed since
+                    self._left[name][place] = now
+
+    def refresh(self, name: str, now: float) -> None:
+        """Before it is placed: what was there long ago is not there any more."""
+        for place, at in list(self._left.get(name, {}).items()):
+            if now - at > LATELY_S:
+                self._drop(name, place)
+                self._names[place].discard(name)
+
+    def forget(self, place: Place) -> None:
+        """The device has failed: nothing is on its next life."""
+        for name in self._names.pop(place, ()):
+            self._drop(name, place)
+
+    def _drop(self, name: str, place: Place) -> None:
+        self._left[name].pop(place, None)
+        self._pool.resident[name].discard(place)
+
+
+class DrawnPlacer:
+    """Places like a Placer whose policy minds weights, at the price of one whose policy does not.
+
+    A Placer keeps scores by shape and weights, which for many functions on many devices is mostly scoring anew.  But
+    weights change the score only of the few devices where they are: so the best of all others is asked for without
+    them, and the policy scores that one and those few (at most `MOST_PLACES`).
+    """
+
+    def __init__(self, placer: Placer) -> None:
+        self._placer = placer
+        self._needs: dict[object, Need] = {}  # by shape
+
+    def place(self, request: Request) -> Placement | Refusal:
+        pool, policy = self._placer.pool, self._placer.policy
+        if not isinstance(policy, Dgsf) or policy.decides(request) or not request.weights:
+            return self._placer.place(request)
+        found = self._placer.place(replace(request, weights=""))
+        share = 0 if request.devices else request.share or 0
+        if not 0 < share < WHOLE or isinstance(found, Refusal):
+            return found
+        room = sorted(place for place in pool.resident.get(request.weights, ()) if pool.room[place] >= share)
+        if not room:
+            return found
+        del room[MOST_PLACES:]
+        pool.resident[_WITH_ROOM] = set(room)
+        need = self._need(replace(request, weights=_WITH_ROOM))
+        rows = np.array(sorted({found.row, *(row for row, _ in room)}))
+        rows = rows[policy.able(pool, need, rows)]
+        values, columns = policy.score(pool, need, rows)
+        best = int((values - RANK_STEP * need.rank[rows]).argmax())
+        assert columns is not None
+        row = int(rows[best])
+        return placed(pool, row, (int(columns[best]),), int(need.share[row]))
+
+    def _need(self, request: Request) -> Need:
+        need = self._needs.get(request.shape)
+        if need is None:
+            need = self._needs[request.shape] = Need.of(request, self._placer.pool)
+        return need.instead(request)

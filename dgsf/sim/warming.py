@@ -1,0 +1,85 @@
+"""Learned keep-warm in a simulation: the rule that proxies ask (`core.warmth`), asked about simulated instances.
+
+As in production, it is asked twice a second of virtual time, told which instances there are and how many of each
+function calls have kept busy since, and answers which to give up and which to start ahead.  It also says who is wanted
+least when one must give way.  It decides nothing of its own; opening and closing are the engine's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from statistics import median_low
+
+from dgsf.core.placement import Request
+from dgsf.core.placement.model import WHOLE
+from dgsf.core.warmth import Ahead, Order, Release, Warm, Warmth
+from dgsf.sim.instance import Instance
+from dgsf.sim.rules import Rules
+from dgsf.sim.workload import Workload
+
+# as in `proxy.keeping`:
+LOOK_S = 0.5
+LONGEST_S = 3600.0  # nobody stays idle for longer
+AHEAD_AT_ONCE = 2
+AHEAD_PAUSE_S = 1.0
+PUT_OFF_S = 30.0
+Start = tuple[int, int | None]  # function, device; None: wherever there is room
+
+
+class Warming:
+    """What the rule is told, and what it said."""
+
+    def __init__(self, workload: Workload, requests: list[Request], rules: Rules) -> None:
+        """A device has as many slots as instances of the usual share; a load takes what the usual weights take."""
+        shares = [WHOLE if item.devices else item.share or 0 for item in requests]
+        slots = WHOLE // max(1, median_low([share for share in shares if share] or [WHOLE]))
+        weights_mib = median_low([item.weights_mib for item in workload.functions])
+        self._warmth = Warmth(slots, rules.start_s + weights_mib / rules.network_mib_per_s, rules.idle_s)
+        self._busy = [0] * len(requests)
+        self._reached: dict[str, set[int]] = {}
+        self._ahead_at = -AHEAD_PAUSE_S
+        self._put_off: dict[Start, float] = {}  # to be tried again until then
+        self.longest_s = max(rules.idle_s, LONGEST_S)
+
+    def began(self, function: int) -> None:
+        """A call of it starts."""
+        self._busy[function] += 1
+        self._reached.setdefault(str(function), set()).add(self._busy[function])
+
+    def ended(self, function: int) -> None:
+        self._busy[function] -= 1
+
+    def look(self, items: list[Instance], now: float, *, waits: bool) -> tuple[list[Instance], Start | None]:
+        """Who goes, and what is started ahead: one at a time, and nothing while calls wait for room."""
+        reached, self._reached = self._reached, {}
+        orders: list[Order] = self._warmth.look([_warm(key, item) for key, item in enumerate(items)], reached, now)
+        gone = [items[order.key] for order in orders if isinstance(order, Release)]
+        starts = [(int(order.function), order.device) for order in orders if isinstance(order, Ahead)]
+        loading = sum(item.ready_at > now for item in items)
+        busy = waits or now - self._ahead_at < AHEAD_PAUSE_S or loading >= AHEAD_AT_ONCE
+        return gone, self._next(starts, {item.function for item in items}, now, busy=busy)
+
+    def _next(self, starts: list[Start], there: set[int], now: float, *, busy: bool) -> Start | None:
+        """A regular function's start is not said again, so it is remembered for a while."""
+        self._put_off = {start: until for start, until in self._put_off.items() if now < until}
+        wanted = [
+            start for start in dict.fromkeys([*self._put_off, *starts]) if start[1] is not None or start[0] not in there
+        ]
+        chosen = None if busy or not wanted else wanted[0]
+        for start in wanted:
+            if start[1] is None and start != chosen:
+                self._put_off.setdefault(start, now + PUT_OFF_S)
+        if chosen is not None:
+            self._put_off.pop(chosen, None)
+            self._ahead_at = now
+        return chosen
+
+    def wanted(self, items: Iterable[Instance], now: float) -> dict[Instance, float]:
+        """How soon each is expected to be used."""
+        listed = list(items)
+        rates = self._warmth.rates([_warm(key, item) for key, item in enumerate(listed)], now)
+        return dict(zip(listed, rates, strict=True))
+
+
+def _warm(key: int, item: Instance) -> Warm:
+    return Warm(key, str(item.function), item.devices[0], None if item.call >= 0 else item.idle_since)
