@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dgsf.config import GIB
-from dgsf.core.devices import DUMMY, HOST, DeviceSpec
+from dgsf.core.devices import HOST, DeviceSpec
 from dgsf.errors import DgsfError, LeaseLost, ProtocolError
 from dgsf.fabric.contents_keeper import ContentsKeeper
 from dgsf.fabric.control_session import ControlSession
@@ -53,7 +53,7 @@ from dgsf.wire.shared import SharedArea
 log = logging.getLogger(__name__)
 REAP_SECONDS = 10.0
 GUEST_MODULE = "dgsf.remoting.guest.ready"  # what workers of a function host have loaded beside the others
-META_MODULE = "torch.fx.experimental.symbolic_shapes"  # what torch loads at its first meta kernel, in half a second
+SIM_MODULE = "torch.fx.experimental.symbolic_shapes"  # what torch loads, in half a second, to take a call apart
 _read_attach, _read_join = reader(Attach), reader(Join)
 
 
@@ -171,7 +171,7 @@ class DeviceServer:
             return preload
         if spec.kind == HOST:
             return (*preload, GUEST_MODULE)
-        return (*preload, META_MODULE) if spec.options.get("values") == DUMMY else preload
+        return (*preload, SIM_MODULE) if spec.kind == "sim" else preload
 
     # --- visitors
     async def _visit(self, sock: socket.socket, frame: Frame) -> None:

@@ -59,13 +59,13 @@ def test_views_are_free_and_composites_are_their_parts() -> None:
 def test_the_first_call_loads_nothing_that_costs_device_time() -> None:
     source = (
         "import sys, torch, dgsf.remoting.executor.loop\n"
-        "from dgsf.fabric.device_server import META_MODULE\n"
+        "from dgsf.fabric.device_server import SIM_MODULE\n"
         "from dgsf.fabric.devices.sim import timing_of\n"
         "from dgsf.remoting.executor.costs import Meter\n"
-        "__import__(META_MODULE)\n"
+        "__import__(SIM_MODULE)\n"
         "before = set(sys.modules)\n"
         "for device in ('cpu', 'meta'):\n"
-        "    with Meter(timing_of({'timing': 'a100'})):\n"
+        "    with Meter(timing_of({'timing': 'a100'})), torch._C._AutoDispatchBelowAutograd():\n"
         "        torch.zeros(4, 4, device=device) @ torch.zeros(4, 4, device=device)\n"
         "print(*sorted(set(sys.modules) - before))\n"
     )
