@@ -33,8 +33,8 @@ $(VENV)/.bench: $(VENV)/.dev
 
 setup: $(VENV)/.dev ## make .venv with everything for development
 
-demo: $(VENV)/.base ## start all, deploy and call sample functions, show the bill, stop
-	@$(BIN)/dgsf demo
+demo: $(VENV)/.base ## start all, deploy and call sample functions, show the bill, stop (on a free port, or PORT=)
+	@$(BIN)/dgsf demo $(if $(filter-out file,$(origin PORT)),--port $(PORT))
 
 up: $(VENV)/.base ## start the platform and stay (PORT=8700 DATA_DIR=.dgsf)
 	@$(BIN)/dgsf up --port $(PORT) --data-dir $(DATA_DIR)

@@ -131,13 +131,13 @@ class Settings:
     @property
     def fixed_idle_seconds(self) -> float | None:
         """The fixed time for which idle workers stay; None: it is learned."""
-        rule, _, seconds = self.keep_warm.partition(":")
-        if rule not in ("learned", "fixed") or (seconds and rule == "learned"):
+        rule, given, seconds = self.keep_warm.partition(":")
+        if rule not in ("learned", "fixed") or (given and rule == "learned"):
             raise ConfigError(f"{PREFIX}KEEP_WARM={self.keep_warm!r}: expected 'learned', 'fixed' or e.g. 'fixed:60'")
         if rule == "learned":
             return None
         try:
-            return _checked_idle(float(seconds)) if seconds else self.idle_seconds
+            return _checked_idle(float(seconds)) if given else self.idle_seconds
         except ValueError:
             raise ConfigError(
                 f"{PREFIX}KEEP_WARM={self.keep_warm!r}: expected a number of seconds from 0.05 to 86400 behind 'fixed:'"

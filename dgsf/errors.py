@@ -265,6 +265,12 @@ class ResultNotJson(FunctionFailure):
     code = "result_not_json"
 
 
+class ResultNotSendable(FunctionFailure):
+    """The function's result cannot be pickled."""
+
+    code = "result_not_sendable"
+
+
 class ResultTooLarge(FunctionFailure):
     """The function's result is over the limit."""
 

@@ -13,6 +13,7 @@ import msgspec
 
 from dgsf.core.attaching import known_round_trip
 from dgsf.core.binding import Parameter, check_signature
+from dgsf.core.genuine import said_of_dummies, spelled_out
 from dgsf.core.names import check_name
 from dgsf.core.options import AUTO, FunctionOptions, parse_options
 from dgsf.core.perfmodel import choose_by_curve
@@ -143,9 +144,11 @@ def check_device(
     """Whether any device could ever hold it; NoDevice, DoesNotFit."""
     if all(row.is_host for row in rows):
         raise NoDevice("the pool has no device yet; try again when one has joined")
-    reason = why_not(Request(gpu, device_bytes, cpu_milli=cpu_milli), [view_of(row) for row in rows])
+    types, pool = spelled_out(gpu), [view_of(row) for row in rows]
+    reason = why_not(Request(types, device_bytes, cpu_milli=cpu_milli), pool)
     if reason is not None:
-        raise DoesNotFit(f"no device of the pool can ever hold this {what}: {reason}")
+        told = said_of_dummies(reason, types, pool)
+        raise DoesNotFit(f"no device of the pool can ever hold this {what}: {told}")
 
 
 def _check_host(options: FunctionOptions, hosts: list[DeviceView]) -> None:

@@ -58,6 +58,7 @@ _CALL_ERRORS: tuple[type[errors.DgsfError], ...] = (
     errors.OutcomeUnknown,
     errors.FunctionError,
     errors.ResultNotJson,
+    errors.ResultNotSendable,
     errors.ResultTooLarge,
     errors.FunctionTimeout,
     errors.WorkerCrashed,

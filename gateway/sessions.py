@@ -122,7 +122,10 @@ async def _proxy(asked: Asked) -> ProxyRow:
     rows = await asked.context.proxies.list_proxies(PROXY_AGE_SECONDS)
     doors = {str(row.number): row for row in rows if row.session_tcp_port or row.session_unix_path}
     if not doors:
-        raise PlatformError("no proxy takes sessions now; is 'dgsf proxy' running? try again", retry_after=1)
+        raise PlatformError(
+            "no proxy takes sessions now: it starts, or is down ('dgsf up', or a 'dgsf proxy' of its own); try again",
+            retry_after=1,
+        )
     return doors[ranked(str(_ids.mint()), list(doors))[0]]
 
 

@@ -7,6 +7,7 @@ One wording for workers and sessions, so that whoever waited in vain learns the 
 from __future__ import annotations
 
 from dgsf.core.devices import HOST
+from dgsf.core.genuine import in_words
 from dgsf.core.placement import DeviceView, Request, has_slot, preference
 from dgsf.core.shortage import none_takes_work
 from dgsf.core.sizes import describe_bytes
@@ -28,7 +29,7 @@ def withheld(request: Request, outlook: Outlook) -> bool:
 
 def what_lacks(request: Request, outlook: Outlook, only: str = "") -> str:
     """Why there is nothing for it now; `only`: the one device that would do."""
-    wanted = only or ("function host" if request.types == (HOST,) else f"device ({' or '.join(request.types)})")
+    wanted = only or ("function host" if request.types == (HOST,) else f"device ({in_words(request.types)})")
     fitting = _of_type(request, outlook)
     if not fitting:
         return f"the pool has no {wanted}; see 'dgsf devices'"

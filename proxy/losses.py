@@ -16,6 +16,7 @@ from dgsf.errors import (
     OutOfMemory,
     OverloadError,
     ResultNotJson,
+    ResultNotSendable,
     ResultTooLarge,
     SessionLost,
     ShuttingDown,
@@ -44,6 +45,7 @@ _LAWFUL = frozenset(
         LeaseLost,
         OutOfMemory,
         ResultNotJson,
+        ResultNotSendable,
         ResultTooLarge,
     )
 )

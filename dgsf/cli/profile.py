@@ -74,6 +74,8 @@ def command(
     if recording:
         _write(recording, run.fitted_recording(link))
     found = taken_apart(run, link)
+    if late := timeout_words(options, max(first_us, found.total_us)):
+        click.echo(late, err=True)
     saved = save_profile(Path(file).resolve(), raw.__name__, found.curve) if save else None
     if as_json:
         more = {"spread": asdict(spread), "saved": saved and str(saved)}
@@ -184,6 +186,16 @@ def apart_words(spread: Spread) -> str:
     least, most = map(human_us, spread.middle_us)
     return (
         f"{spread.repeats} calls took {shortest} to {longest}, the middle half {least} to {most}, the median {median}"
+    )
+
+
+def timeout_words(options: FunctionOptions, longest_us: int) -> str:
+    """A profile is taken to its end; what the platform would have said of a call that long is told."""
+    if longest_us <= options.timeout_us:
+        return ""
+    return (
+        f"note: a call took {human_us(longest_us)} here, longer than timeout={options.timeout:g}: a profile goes on, "
+        "the platform would have stopped it"
     )
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import difflib
 import inspect
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pprint import pformat
 from typing import Any
 
@@ -48,11 +49,33 @@ def bound_arguments(name: str, raw: Callable[..., Any], words: Sequence[str]) ->
     """The arguments of a function's call; UsageError, with its signature, if it cannot be called with them."""
     signature = inspect.signature(raw)
     args, kwargs = parse_arguments(words, signature)
+    _check_names(name, signature, kwargs)
     try:
         signature.bind(*args, **kwargs)
     except TypeError as error:
         raise UsageError(f"{name}{signature} cannot be called like this: {error}") from None
     return args, kwargs
+
+
+def _check_names(name: str, signature: inspect.Signature, kwargs: Mapping[str, Any]) -> None:
+    """A name that the function does not have is told before anything that is missing: it may be that, misspelt."""
+    parameters = signature.parameters.values()
+    if any(each.kind is each.VAR_KEYWORD for each in parameters):
+        return
+    known = [each.name for each in parameters if each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)]
+    for given in kwargs:
+        if given not in known and given not in signature.parameters:
+            close = difflib.get_close_matches(given, [*known, *_own_options()], n=1)
+            hint = f"; did you mean --{close[0].replace('_', '-')}?" if close else ""
+            raise UsageError(f"{name}{signature} has no argument {given!r}{hint}")
+
+
+def _own_options() -> list[str]:
+    """The options of the command itself."""
+    context = click.get_current_context(silent=True)
+    if context is None:
+        return []
+    return [option.removeprefix("--") for each in context.command.get_params(context) for option in each.opts]
 
 
 def _awaited(client: Client, function: AnyFunction) -> str:

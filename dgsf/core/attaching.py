@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from dgsf.core.distance import Measured, way_us
+from dgsf.core.genuine import spelled_out
 from dgsf.core.options import AUTO, FunctionOptions
 from dgsf.core.perfmodel import NEAR_ABOVE, Attach, choose_by_curve
 from dgsf.core.placement import rank_of
@@ -23,7 +24,7 @@ class Server(Protocol):
     @property
     def type(self) -> str: ...
     @property
-    def kind(self) -> str: ...
+    def placed_kind(self) -> str: ...
     @property
     def is_host(self) -> bool: ...
     @property
@@ -67,4 +68,4 @@ def _runs(options: FunctionOptions, host: Server) -> bool:
 
 
 def _is_a(gpu: tuple[str, ...], each: Server) -> bool:
-    return rank_of(gpu, (each.type, each.kind)) is not None
+    return rank_of(spelled_out(gpu), (each.type, each.placed_kind)) is not None

@@ -8,7 +8,7 @@ been there.  What cannot move is believed to stay, so a device that holds such i
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from uuid import UUID
 
 from dgsf.core.placement import DeviceView, Placement, Pool, Request
@@ -38,7 +38,8 @@ def next_move(devices: Sequence[DeviceView], held: Sequence[HeldSlot], rules: Mo
 
     Only devices among `devices` that are healthy are left or moved to; slots of others are passed over.
     """
-    pool = Pool.of(device for device in devices if device.healthy)
+    # One with dummy values is another type: a session with values never goes there.
+    pool = Pool.of(replace(each, type=f"{each.type} {each.kind}") for each in devices if each.healthy)
     on: dict[tuple[int, int], list[Running]] = {}
     for key, slot in enumerate(held):
         if slot.device in pool.where:

@@ -25,6 +25,7 @@ from dgsf.errors import ConfigError
 
 AUTO: Final = "auto"
 KINDS = ("cpu", "cuda", "sim")
+DUMMY: Final = "dummy"  # values=dummy, and the kind under which placement knows such a device
 HOST: Final = "host"  # the kind of a function host: a server without a device, which runs function bodies
 HOST_SLOTS = 8
 MAX_DEVICES = 1024
@@ -238,7 +239,7 @@ _BY_KIND: dict[str, dict[str, tuple[Reader, str]]] = {
         "kernel_us": (_time, "microseconds, e.g. kernel_us=20"),
         "kernels": (_times, "a table of kernel names and microseconds (in a TOML file)"),
         "timing": (_one_of("a100"), "a model of kernel times: timing=a100"),
-        "values": (_one_of("real", "dummy"), "values=real (computed on the CPU) or values=dummy (zeros, no work)"),
+        "values": (_one_of("real", DUMMY), "values=real (computed on the CPU) or values=dummy (zeros, no work)"),
         "threads": (_positive, "a number of threads, e.g. threads=1"),
     },
 }

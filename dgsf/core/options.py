@@ -18,6 +18,7 @@ from typing import Any
 
 from dgsf.config import GIB, MIB, parse_bytes
 from dgsf.core.devices import HOST
+from dgsf.core.genuine import spelled_out
 from dgsf.core.perfmodel import Attach, Curve
 from dgsf.errors import InvalidOption, UnknownOption
 
@@ -59,7 +60,7 @@ class FunctionOptions:
     @property
     def worker_types(self) -> tuple[str, ...]:
         """The types of device server that may run the body."""
-        return (HOST,) if self.over_fabric else self.gpu
+        return (HOST,) if self.over_fabric else spelled_out(self.gpu)
 
     @property
     def gpu_memory_bytes(self) -> int:

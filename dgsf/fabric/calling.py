@@ -14,7 +14,7 @@ from typing import Any
 import cloudpickle
 import msgspec
 
-from dgsf.errors import DgsfError, FunctionError, OutOfMemory, ResultNotJson, ResultTooLarge
+from dgsf.errors import DgsfError, FunctionError, OutOfMemory, ResultNotJson, ResultNotSendable, ResultTooLarge
 from dgsf.fabric.hints import network_hint
 from dgsf.sdk.failures import describe
 from dgsf.wire.messages import Codec, Failure, clip_failure
@@ -91,6 +91,11 @@ def _to_pickle(value: Any) -> bytes:
         data: bytes = cloudpickle.dumps(value)
     except DgsfError as error:  # out of the user's own __reduce__
         raise UserRaised(error) from None
+    except MemoryError:
+        raise
+    except Exception as error:
+        what = f"the function's result, {a_type(value)}, cannot be sent"
+        raise ResultNotSendable(f"{what}: {type(error).__name__}: {error}; return what pickle can carry") from error
     return data
 
 
@@ -103,9 +108,15 @@ def _to_json(value: Any) -> bytes:
         raise UserRaised(error) from None
     except (TypeError, ValueError, RecursionError, OverflowError, UnicodeError) as error:
         raise ResultNotJson(
-            f"{type(value).__name__} result cannot be written as JSON: {error}; {_JSON_HINT}"
+            f"the function's result, {a_type(value)}, cannot be written as JSON: {error}; {_JSON_HINT}"
         ) from error
     return data
+
+
+def a_type(value: Any) -> str:
+    """A value's type, in words: "a Tensor", "an array"."""
+    name = type(value).__name__
+    return f"{'an' if name[:1].lower() in 'aeiou' else 'a'} {name}"
 
 
 _JSON_HINT = "return plain dicts, lists, strings, finite numbers, booleans or None (arrays: .tolist()), or bytes"

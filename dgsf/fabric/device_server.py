@@ -53,6 +53,7 @@ from dgsf.wire.shared import SharedArea
 log = logging.getLogger(__name__)
 REAP_SECONDS = 10.0
 GUEST_MODULE = "dgsf.remoting.guest.ready"  # what workers of a function host have loaded beside the others
+SIM_MODULE = "torch.fx.experimental.symbolic_shapes"  # what torch loads, in half a second, to take a call apart
 _read_attach, _read_join = reader(Attach), reader(Join)
 
 
@@ -155,17 +156,22 @@ class DeviceServer:
         return Health(self._incarnation, ready, len(self._table.workers), used, trouble or self._keeper.detail)
 
     def _zygote_options(self) -> ZygoteOptions:
-        preload = self._options.preload
-        if self._device.spec.kind == HOST and "torch" in preload:
-            preload = (*preload, GUEST_MODULE)
         return ZygoteOptions(
             entry=self._options.entry,
-            preload=preload,
+            preload=self._preload(),
             device_nodes=self._device.device_nodes(),
             hidden=(str(self._run_dir.resolve()), *self._options.hidden),
             environment=tuple(self._device.worker_environment().items()),
             import_paths=self._options.import_paths,
         )
+
+    def _preload(self) -> tuple[str, ...]:
+        preload, spec = self._options.preload, self._device.spec
+        if "torch" not in preload:
+            return preload
+        if spec.kind == HOST:
+            return (*preload, GUEST_MODULE)
+        return (*preload, SIM_MODULE) if spec.kind == "sim" else preload
 
     # --- visitors
     async def _visit(self, sock: socket.socket, frame: Frame) -> None:

@@ -19,7 +19,7 @@ from dgsf.core.options import FunctionOptions, parse_options
 from dgsf.core.shortage import WAITING
 from dgsf.errors import InvalidOption, UsageError
 from dgsf.sdk.client import Client
-from dgsf.sdk.doorway import Doorway, connect
+from dgsf.sdk.doorway import Doorway
 from dgsf.sdk.quiet import Quiet, quiet
 from dgsf.sdk.waiting import for_device, telling
 
@@ -89,7 +89,7 @@ def _open(doorway: Doorway) -> SessionStream:
     from dgsf.remoting.guest.session_stream import SessionStream
 
     modes = parse_modes(load_settings().remoting)
-    sock = connect(doorway.ticket())
+    sock = doorway.first()
     try:
         return SessionStream(sock, modes, CheckpointPolicy(), reopen=lambda last: _reopen(doorway, last))
     except BaseException:

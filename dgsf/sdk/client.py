@@ -16,7 +16,7 @@ import msgspec
 
 from dgsf.core.names import check_name
 from dgsf.core.options import FunctionOptions, parse_options, refuse_without_fabric
-from dgsf.errors import ConfigError, ConnectionLost, DgsfError, NotFound
+from dgsf.errors import ConfigError, ConnectionLost, DgsfError, NotFound, UsageError
 from dgsf.sdk import codec
 from dgsf.sdk.bundle import Bundle, pack
 from dgsf.sdk.connect import find_connection
@@ -192,17 +192,17 @@ class Client:
     @twin
     def drain_device(self, name: str) -> Plan[dict[str, Any]]:
         """Takes a device out of use: no new work, sessions move away."""
-        return (yield from _document(Request("POST", f"/v1/devices/{quote(name, safe='')}/drain")))
+        return (yield from _document(Request("POST", f"/v1/devices/{_quoted(name)}/drain")))
 
     @twin
     def restore_device(self, name: str) -> Plan[dict[str, Any]]:
         """Puts a device that drains back to use."""
-        return (yield from _document(Request("POST", f"/v1/devices/{quote(name, safe='')}/restore")))
+        return (yield from _document(Request("POST", f"/v1/devices/{_quoted(name)}/restore")))
 
     @twin
     def forget_device(self, name: str) -> Plan[dict[str, Any]]:
         """Takes a lost device out of the listing; it is back in it if it starts again."""
-        return (yield from _document(Request("POST", f"/v1/devices/{quote(name, safe='')}/forget")))
+        return (yield from _document(Request("POST", f"/v1/devices/{_quoted(name)}/forget")))
 
     # --- sessions -------------------------------------------------------------------------------
     @twin
@@ -230,12 +230,12 @@ class Client:
     @twin
     def session(self, session_id: str) -> Plan[dict[str, Any]]:
         """One session, open or ended."""
-        return (yield from _document(Request("GET", f"/v1/sessions/{quote(session_id, safe='')}")))
+        return (yield from _document(Request("GET", f"/v1/sessions/{_quoted(session_id)}")))
 
     @twin
     def move_session(self, session_id: str, to: str = "") -> Plan[dict[str, Any]]:
         """Asks that a session moves to another device; the listing tells when it has."""
-        return (yield from _document(_post_json(f"/v1/sessions/{quote(session_id, safe='')}/move", {"to": to})))
+        return (yield from _document(_post_json(f"/v1/sessions/{_quoted(session_id)}/move", {"to": to})))
 
     @twin
     def usage(self, since: str | None = None, until: str | None = None) -> Plan[dict[str, Any]]:
@@ -258,7 +258,7 @@ class Client:
     def revoke_key(self, key_id: str, *, force: bool = False) -> Plan[None]:
         """Ends an API key; the one in use here only by `force`."""
         query = {"force": "1"} if force else {}
-        _raise_for((yield Request("DELETE", f"/v1/keys/{quote(key_id, safe='')}", query=query)))
+        _raise_for((yield Request("DELETE", f"/v1/keys/{_quoted(key_id)}", query=query)))
 
     # --- the end --------------------------------------------------------------------------------
     def close(self) -> None:
@@ -290,8 +290,15 @@ def _post_json(path: str, body: object) -> Request:
     return Request("POST", path, {"Content-Type": codec.JSON}, body=msgspec.json.encode(body))
 
 
+def _quoted(name: str) -> str:
+    """A name as one part of an address."""
+    if not name:
+        raise UsageError("the name is empty; see e.g. 'dgsf devices', 'dgsf sessions' or 'dgsf functions'")
+    return quote(name, safe="")
+
+
 def _path(name: str, tail: str = "") -> str:
-    return f"/v1/functions/{quote(name, safe='')}{tail}"
+    return f"/v1/functions/{_quoted(name)}{tail}"
 
 
 def _document(request: Request) -> Plan[dict[str, Any]]:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from dgsf.errors import ConnectionLost, DgsfError, SessionLost
+from dgsf.errors import ConnectionLost, DgsfError, PlatformError, SessionLost
 from dgsf.sdk.client import Client
 from dgsf.wire.alive import watch_peer
 from dgsf.wire.handshake import shake_blocking
@@ -23,6 +23,7 @@ from dgsf.wire.link import host_id
 from dgsf.wire.tickets import knock
 
 CONNECT_SECONDS = 10.0
+OPEN_SECONDS = 8.0  # for a proxy to be there at all; one that was killed is back after about two
 RETURN_SECONDS = 60.0  # for a proxy to be there again
 PAUSES = (0.05, 1.0)  # between two tries: at least, at most
 PAUSE_SHARE = 0.1  # of the time that was waited already: a door that opens is found at most so much later
@@ -42,6 +43,26 @@ class Doorway:
 
     def ticket(self, resumes: str = "") -> Ticket:
         return Ticket.of(self.client.open_session(self.gpu, self.memory, self.wait, resumes), self.client)
+
+    def first(self) -> socket.socket:
+        """A connection for a new session; a proxy that is being started again is waited for."""
+        started = self.now()
+        while True:
+            try:
+                ticket = self.ticket()
+            except PlatformError as error:
+                if type(error) is not PlatformError:  # that no proxy takes sessions now has no class of its own
+                    raise
+                shut = error
+            else:
+                try:
+                    return connect(ticket)
+                except ConnectionLost as error:
+                    shut = error
+            pause = pause_after(self.now() - started)
+            if self.now() - started + pause > OPEN_SECONDS:
+                raise shut
+            self.sleep(pause)
 
     def again(self, last: str) -> socket.socket:
         """A connection for the session that goes on with what `last` had; waits for a door to be open."""
@@ -103,7 +124,10 @@ def connect(ticket: Ticket) -> socket.socket:
         shake_blocking(sock, ticket.key)
     except (OSError, DgsfError) as error:
         sock.close()
-        raise ConnectionLost(f"the door for sessions at {where} did not open: {error}; is 'dgsf proxy' up?") from error
+        raise ConnectionLost(
+            f"the door for sessions at {where} did not open: {error}; is the platform up ('dgsf up', or a proxy by "
+            "itself, 'dgsf proxy')? proxy.log in its folder of logs says more"
+        ) from error
     return sock
 
 

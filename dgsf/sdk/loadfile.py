@@ -82,7 +82,7 @@ def _where(error: BaseException, file: Path) -> str:
         if trace.tb_frame.f_code.co_filename == str(file):
             line = trace.tb_lineno
         trace = trace.tb_next
-    if isinstance(error, SyntaxError):
-        line = error.lineno or line
+    if isinstance(error, SyntaxError) and error.lineno:
+        return f"{type(error).__name__}: {error}"  # its text says where
     at = f" (line {line})" if line else ""
     return f"{type(error).__name__}: {error}{at}"

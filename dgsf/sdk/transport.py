@@ -57,6 +57,8 @@ class HttpDriver:
 
         try:
             return _reply(self._blocking().request(**_arguments(effect)))
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt from None  # nor do its frames to whoever pressed Ctrl-C
         except httpx.HTTPError as error:
             raise self._lost(effect, error) from None  # a hundred lines of httpx would say no more
 

@@ -12,7 +12,7 @@ from statistics import median
 from typing import Any
 from uuid import UUID
 
-from dgsf.core.devices import HOST
+from dgsf.core.devices import DUMMY, HOST
 from dgsf.core.distance import Measured
 
 
@@ -89,6 +89,11 @@ class DeviceRow:
     def is_host(self) -> bool:
         """Whether it only runs function bodies: a server without a device."""
         return self.kind == HOST
+
+    @property
+    def placed_kind(self) -> str:
+        """Its kind to placement: of those with dummy values it is one of their own."""
+        return DUMMY if self.info.get("options", {}).get("values") == DUMMY else self.kind
 
     @property
     def node_cpus(self) -> int | None:

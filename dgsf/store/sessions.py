@@ -136,6 +136,12 @@ class SessionStore:
             )
             return found
 
+    async def was_dummy(self, session: UUID, tenant_id: int) -> bool | None:
+        """Whether a session's values were dummies; None: there is no such session, or it never had a device."""
+        async with self._database.acquire() as connection:
+            found: bool | None = await connection.fetchval(sql("session_was_dummy"), session, tenant_id)
+            return found
+
     async def list_sessions(self, tenant_id: int | None = None, *, ended: bool = False) -> list[SessionInfo]:
         """Open sessions, newest first, of one tenant or of all; with `ended` also earlier ones."""
         async with self._database.acquire() as connection:

@@ -15,7 +15,7 @@ def view_of(row: DeviceRow, used_slots: int = 0, used_memory: int = 0) -> Device
     return DeviceView(
         id=row.id,
         type=row.type,
-        kind=row.kind,
+        kind=row.placed_kind,
         healthy=row.state == "healthy",
         slots=row.slots,
         memory_bytes=row.memory_bytes,

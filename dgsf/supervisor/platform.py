@@ -58,6 +58,7 @@ class Platform:
         self._postgres: EmbeddedPostgres | None = None
         self._keepers: dict[str, list[Keeper]] = {kind: [] for kind in _STOP_ORDER}
         self._tasks: list[asyncio.Task[None]] = []
+        self._ready = False
         self._told = asyncio.Event()
         self._trouble: asyncio.Future[None]
 
@@ -67,6 +68,7 @@ class Platform:
         self._trouble = loop.create_future()
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             loop.add_signal_handler(number, self._signalled)
+        self._progress.when_closed(self._told.set)  # 'dgsf up 2>&1 | head': whoever watched has seen enough
         starting, told = loop.create_task(self._start()), loop.create_task(self._wait_to_be_told())
         try:
             watched: set[asyncio.Future[None]] = {starting, told, self._trouble}
@@ -100,6 +102,7 @@ class Platform:
             await self._wait_for_parts()
         for keeper in self._all():
             keeper.settled = True
+        self._ready = True
         _log.info("ready", extra={"url": self.url})
         self._progress.ready(self.url)
 
@@ -213,7 +216,8 @@ class Platform:
 
     async def _stop(self) -> None:
         self._progress.settle()
-        self._progress.say("stopping; calls that run have up to 10 s to end, Ctrl-C again stops at once")
+        calls = "calls that run have up to 10 s to end, " if self._ready else ""
+        self._progress.say(f"stopping; {calls}Ctrl-C again stops at once")
         for kind, group in self._keepers.items():
             await asyncio.gather(*(keeper.stop() for keeper in group), return_exceptions=True)
             if kind == "controller" and self._ray is None and any(not keeper.hopeless for keeper in group):

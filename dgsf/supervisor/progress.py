@@ -8,17 +8,29 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 from rich.console import Console
+
+
+class _Output(Console):
+    """Standard error; when nobody reads it any more, that is told, and the process does not just end."""
+
+    def __init__(self) -> None:
+        super().__init__(stderr=True, highlight=False, soft_wrap=True)
+        self.on_closed: Callable[[], None] = lambda: None
+
+    def on_broken_pipe(self) -> None:
+        self.quiet = True
+        self.on_closed()
 
 
 class Progress:
     """Tells of steps; several may be under way at once."""
 
     def __init__(self, console: Console | None = None) -> None:
-        self._console = console or Console(stderr=True, highlight=False, soft_wrap=True)
+        self._console = console or _Output()
         self._under_way: list[str] = []
         self._status = self._console.status("starting") if self._console.is_terminal else None
 
@@ -29,6 +41,13 @@ class Progress:
 
     def __exit__(self, *exc: object) -> None:
         self.settle()
+
+    def when_closed(self, call: Callable[[], None]) -> None:
+        """Call this when nobody reads what is said any more, or now if that is so."""
+        if self._console.quiet:
+            call()
+        elif isinstance(self._console, _Output):
+            self._console.on_closed = call
 
     def settle(self) -> None:
         """End the live line."""

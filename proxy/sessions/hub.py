@@ -256,6 +256,7 @@ class SessionHub:
         if lost is None:
             return None
         try:
+            session.dummy = await self._store.was_dummy(lost, owner.tenant_id)
             return await self._store.resume(lost, session.id, owner.tenant_id)
         except StoreUnavailable as error:
             log.warning("resumed_session_not_found", extra={"session": str(lost), "error": error.message})

@@ -96,7 +96,14 @@ class Mover:
         here = self._old.post.device
         if to == here.name:
             raise Conflict(f"the session is on {to} already")
-        found = await self._opener.open(session.owner, session, frozenset({here.id}), only=to, seconds=ROOM_SECONDS)
+        found = await self._opener.open(
+            session.owner,
+            session,
+            frozenset({here.id}),
+            only=to,
+            seconds=ROOM_SECONDS,
+            dummy=session.dummy,
+        )
         if found.post.device.id == here.id:
             await self._opener.close(found)
             raise Conflict("no other device has room for the session now; see 'dgsf leases'")

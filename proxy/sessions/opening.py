@@ -13,8 +13,10 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 
 from dgsf.clock import Clock
+from dgsf.core.devices import DUMMY
+from dgsf.core.genuine import said_of_dummies, spelled_out
 from dgsf.core.placement import DeviceView, Request, why_not
-from dgsf.errors import DoesNotFit, NoDevice, PlatformError, QueueFull, StoreUnavailable
+from dgsf.errors import Conflict, DoesNotFit, NoDevice, PlatformError, QueueFull, StoreUnavailable
 from dgsf.store.rows import DeviceRow
 from proxy.lacking import what_lacks
 from proxy.placing import Outlook
@@ -49,14 +51,18 @@ class Opener:
         *,
         only: str = "",
         seconds: float | None = None,
+        dummy: bool | None = None,
     ) -> DeviceLink:
-        """An executor for this session; `avoid`: devices to try last, `only`: the one device that will do."""
+        """An executor for this session; `avoid`: devices to try last, `only`: the one device that will do.
+
+        `dummy`: whether its values have been dummies so far; it never goes from such a device to a real one or back.
+        """
         if self._waiting >= MAX_WAITING:
             raise QueueFull(f"{MAX_WAITING} sessions wait for a device on this proxy already", retry_after=1)
         self._waiting += 1
         try:
             limit = owner.start_seconds if seconds is None else seconds
-            return await self._open(owner, links, avoid, only, limit)
+            return await self._open(owner, links, avoid, only, limit, dummy)
         finally:
             self._waiting -= 1
 
@@ -69,16 +75,23 @@ class Opener:
 
     # --- looking
     async def _open(
-        self, owner: SessionOwner, links: DeviceOwner, avoid: frozenset[int], only: str, seconds: float
+        self,
+        owner: SessionOwner,
+        links: DeviceOwner,
+        avoid: frozenset[int],
+        only: str,
+        seconds: float,
+        dummy: bool | None,
     ) -> DeviceLink:
-        want = Want("session", owner.tenant_id, owner.version_id, owner.function, owner.gpu, owner.memory_bytes)
+        types = spelled_out(owner.gpu)
+        want = Want("session", owner.tenant_id, owner.version_id, owner.function, types, owner.memory_bytes)
         request = self._placing.request(want)
         deadline = self._clock.now_us() + int(seconds * 1e6)
         pause, unreachable = LOOK_SECONDS[0], set(avoid)
         while True:
             freed = self._freed
             try:
-                outlook = (await self._placing.look()).devices(only)
+                outlook = _alike((await self._placing.look()).devices(only), dummy, only)
                 lack = what_lacks(request, outlook, only)
                 link = await self._first_that_works(want, request, links, outlook, unreachable)
                 if link is not None:
@@ -97,7 +110,8 @@ class Opener:
     ) -> DeviceLink | None:
         reason = why_not(request, outlook.views) if outlook.views else None
         if reason is not None:
-            raise DoesNotFit(f"no device of the pool can ever hold this session: {reason}")
+            told = said_of_dummies(reason, request.types, outlook.views)
+            raise DoesNotFit(f"no device of the pool can ever hold this session: {told}")
         left = outlook
         while (chosen := self._choose(request, left, unreachable)) is not None:
             device = outlook.rows[chosen.id]
@@ -123,6 +137,17 @@ class Opener:
         link = await self._seating.attach(want, device, grant, lambda post: DeviceLink(post, links))
         link.echo(self._clock, partial(self._seating.measured, device))
         return link
+
+
+def _alike(outlook: Outlook, dummy: bool | None, only: str) -> Outlook:
+    """The devices that compute, or those that do not, as the session's device did."""
+    if dummy is None:
+        return outlook
+    left = outlook.only([view.id for view in outlook.views if (view.kind == DUMMY) == dummy])
+    if only and outlook.views and not left.views:
+        here, there = ("dummy", "real") if dummy else ("real", "dummy")
+        raise Conflict(f"the session's values are {here} and those of {only} are {there}: it cannot go on there")
+    return left
 
 
 async def _either(freed: asyncio.Event, seconds: float) -> None:

@@ -16,6 +16,7 @@ from uuid import UUID
 
 from dgsf.clock import Clock
 from dgsf.core import session as core
+from dgsf.core.devices import DUMMY
 from dgsf.core.metering import Meter
 from dgsf.errors import DgsfError, NoDevice, ProtocolError, SessionLost, SessionRefused, StartDeadlineMissed
 from dgsf.wire.messages import Failure
@@ -62,6 +63,7 @@ class Session:
         self.over = asyncio.Event()  # ended, and its slot is free
         self.started_wall = around.clock.wall()
         self.mover: Mover | None = None
+        self.dummy: bool | None = None  # whether its values are dummies; None: it has had no device yet
         self._around = around
         self._post_name = ""
         self._post_id: int | None = None
@@ -245,7 +247,9 @@ class Session:
         if paid is not None:
             self.meter.resumes(paid)
         try:
-            link = await self._around.opener.open(self.owner, self, frozenset(self._failed), seconds=self._start_s)
+            link = await self._around.opener.open(
+                self.owner, self, frozenset(self._failed), seconds=self._start_s, dummy=self.dummy
+            )
         except DgsfError as error:
             late = self._start_s is not None and isinstance(error, NoDevice)
             self.handle(core.NotOpened(generation, StartDeadlineMissed(error.message) if late else error))
@@ -258,6 +262,7 @@ class Session:
     def _bind(self, link: DeviceLink) -> None:
         self.device = link
         self._post_name, self._post_id = link.post.device.name, link.post.device.id
+        self.dummy = link.post.device.placed_kind == DUMMY
         if self.guest.full:
             link.pause("guest")
 

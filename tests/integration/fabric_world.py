@@ -86,7 +86,7 @@ class World:
                 unix_path=address.unix_path,
                 tcp_host=address.tcp_host,
                 tcp_port=address.tcp_port,
-                info=info,
+                info={"options": spec.options} | (info or {}),
             )
             await server.set_incarnation(row.incarnation)
 

@@ -29,7 +29,7 @@ CASES = [(route.name, kind.code, kind.status) for route in ROUTES for kind in er
 FROM_WORKERS = (
     *("queue_full", "unavailable", "no_device", "start_deadline_missed", "shutting_down", "outcome_unknown"),
     *("function_error", "result_not_json", "result_too_large", "timed_out", "worker_crashed", "out_of_memory"),
-    "function_load_error",
+    *("function_load_error", "result_not_sendable"),
 )
 
 

@@ -206,6 +206,7 @@ async def test_a_client_that_asks_before_sending_is_told_to_go_on(world: World):
         ("timed_out", 504),
         ("worker_crashed", 500),
         ("result_not_json", 500),
+        ("result_not_sendable", 500),
         ("queue_full", 429),
         ("no_device", 503),
         ("start_deadline_missed", 503),

@@ -143,7 +143,7 @@ def test_plain_functions_and_those_that_say_cuda_are_profiled_too(run, name: str
     ("name", "words", "code", "told"),
     [
         ("idle", (), 2, "idle did not touch a device"),
-        ("asks", ("--tims", "3"), 2, "unexpected keyword argument 'tims'"),
+        ("asks", ("--tims", "3"), 2, "has no argument 'tims'; did you mean --times?"),
         ("asks", ("--times",), 2, "--times has no value and is not a bool"),
         ("nothing", (), 2, "has no function 'nothing'"),
         ("raises", (), 1, "raises raised ValueError: not today"),

@@ -95,3 +95,44 @@ async def test_a_session_that_is_asked_to_where_it_is_by_now_has_nothing_to_answ
         await hub._move_as_asked(session.id, here)
         (row,) = await hub._store.list_sessions()
         assert (row.move_to, row.move_error) == (None, None)
+
+
+MIXED = "cpu:2:slots=1,sim:A100:1:values=dummy"
+
+
+async def test_a_session_with_values_never_comes_to_a_device_with_dummy_values(database):
+    async with session_world(database, MIXED) as world:
+        guest, session = await attach(world)
+        first = (await guest.began()).device
+        with pytest.raises(DgsfError, match=r"values are real and those of .*A100.* are dummy"):
+            await world.proxy.sessions.move(session.id, "box/sim-A100-0")
+        other, _ = await attach(world)
+        second = (await other.began()).device
+        assert "sim" not in first + second
+        third, _ = await attach(world, start_seconds=0.1)
+        await third.begin()
+        assert "no device for the session" in str(await third.word())
+        with pytest.raises(DgsfError, match="no device for the session"):
+            await world.proxy.sessions.move(session.id)
+        os.kill(worker_of(world, session).child.host_pid, signal.SIGKILL)
+        await guest.lost()
+        assert (await guest.began()).device == first
+
+
+async def test_dummy_values_are_had_by_the_name_of_the_type_and_stay_dummy(database):
+    async with session_world(database, "sim:A100:1:values=dummy,sim:A100:1:slots=1") as world:
+        dummy, real = "box/sim-A100-0", "box/sim-A100-1"
+        guest, _ = await attach(world)
+        assert (await guest.began()).device == real
+        named, session = await attach(world, gpu=("A100",))
+        assert (await named.began()).device == dummy
+        guest.close()
+        await until(lambda: not world.servers[real]._table.workers)
+        with pytest.raises(DgsfError, match="no other device"):
+            await world.proxy.sessions.move(session.id)
+        os.kill(worker_of(world, session).child.host_pid, signal.SIGKILL)
+        await named.lost()
+        assert (await named.began()).device == dummy
+        await until(lambda: session.id in world.proxy.sessions._written)
+        heir, _ = await attach(world, gpu=("A100",), resumes=session.id)
+        assert (await heir.began()).device == dummy

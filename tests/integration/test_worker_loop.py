@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 
 import cloudpickle
@@ -171,6 +172,16 @@ def test_a_platform_error_raised_by_the_function_is_the_functions_own_error(work
         assert failure.code == "function_error"
         assert failure.details["error"]["qualname"] == kind.__name__
         assert "retryable" not in failure.details
+
+
+@pytest.mark.parametrize(
+    ("reply", "code", "how"),
+    [(Codec.pickle, "result_not_sendable", "sent: TypeError"), (Codec.json, "result_not_json", "written as JSON")],
+)
+def test_a_result_that_cannot_be_sent_is_told_as_such_by_its_type(worker_for, reply, code, how):
+    failure = worker_for(threading.Lock).call(b"", reply=reply)[0].failure
+    assert failure.code == code and f"the function's result, a lock, cannot be {how}" in failure.message
+    assert "error" not in failure.details, "it is no exception of the function"
 
 
 def test_running_out_of_memory_keeps_its_code(worker_for):

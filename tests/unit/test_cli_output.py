@@ -15,7 +15,7 @@ from sdk_platform import FakePlatform
 from dgsf import cli
 from dgsf.cli.devices import drain_words
 from dgsf.cli.output import ATTACHED, human, human_bytes, human_nano, human_us, show_listing, show_rows
-from dgsf.cli.run import parse_arguments
+from dgsf.cli.run import bound_arguments, parse_arguments
 from dgsf.cli.usage import parse_since
 from dgsf.errors import DgsfError, DoesNotFit, UsageError
 from dgsf.sdk.client import Client
@@ -176,9 +176,29 @@ def test_run_tells_a_wrong_type_before_anything_is_deployed(dgsf, platform, samp
 
 def test_run_tells_arguments_that_do_not_fit_before_anything_is_deployed(dgsf, platform, sample):
     platform.functions.clear()
-    code, _, err = dgsf("run", f"{sample}::add", "--y", "7")
+    code, _, err = dgsf("run", f"{sample}::add", "--b", "7")
     assert code == 2 and "add(a: int, b: int = 1) -> int cannot be called like this: missing a required" in err
     assert not platform.functions
+
+
+@pytest.mark.parametrize(
+    ("word", "hint"),
+    [("--hlep", "; did you mean --help?"), ("--dta-dir=x", "; did you mean --data-dir?"), ("--yes", "")],
+)
+def test_run_names_an_unknown_argument_before_a_missing_one(dgsf, sample, word, hint):
+    name = word[2:].partition("=")[0].replace("-", "_")
+    code, _, err = dgsf("run", f"{sample}::add", word)
+    assert (code, err) == (2, f"error: add(a: int, b: int = 1) -> int has no argument {name!r}{hint}\n")
+
+
+def test_a_misspelt_parameter_is_told_and_what_takes_any_name_takes_it():
+    def plain(number: int, /, size: int, **_more: int) -> None: ...
+
+    def strict(size: int) -> None: ...
+
+    assert bound_arguments("plain", plain, ["3", "--size", "1", "--sise", "2"])[1] == {"size": 1, "sise": 2}
+    with pytest.raises(UsageError, match="did you mean --size"):
+        bound_arguments("strict", strict, ["--sise", "2"])
 
 
 def test_since_is_a_span_or_a_date():
@@ -403,7 +423,9 @@ def test_keys_are_created_and_revoked(dgsf, platform):
         (["run", "/nowhere.py::f"], 2, "there is no file"),
         (["deploy", "/nowhere.py"], 2, "there is no file"),
         (["keys", "create", "--role", "king"], 2, "operator"),
-        (["frobnicate"], 2, "No such command"),
+        (["frobnicate"], 2, "No such command 'frobnicate'.\n"),
+        (["deplyo", "x"], 2, "No such command 'deplyo'. Did you mean 'deploy'?"),
+        (["devices", "drain", ""], 2, "the name is empty"),
         (["usage", "--since", "soon"], 2, "write e.g."),
     ],
 )

@@ -145,6 +145,14 @@ def test_cpu_devices_share_half_of_the_memory():
     assert resolve_devices("cpu:1:memory=3GiB:threads=7")[0].options == {"threads": 7}
 
 
+def test_simulated_devices_share_the_cores_with_each_other_and_the_cpu_devices(monkeypatch):
+    monkeypatch.setattr(sim, "machine_cpus", lambda: 16)
+    one, *others = resolve_devices("sim:A100:2,sim:T4:1:threads=3,cpu:1")
+    assert one.options == {"threads": 4} and others[1].options == {"threads": 3}
+    many = resolve_devices("sim:A100:40")
+    assert many[0].options == {"threads": 1}
+
+
 def test_a_device_can_be_opened_by_its_spec():
     assert open_device(resolve_devices("sim:A100:1")[0]).check_health() == ""
     assert isinstance(open_device(resolve_devices("cpu:1")[0]), cpu.CpuDevice)

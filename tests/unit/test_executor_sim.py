@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 
 import pytest
@@ -52,6 +54,23 @@ def test_views_are_free_and_composites_are_their_parts() -> None:
     assert meter.cost.launches == 1
     flops, traffic = 2 * 8 * 64 * 32, (8 * 64 + 32 * 64 + 32 + 8 * 32) * 4
     assert meter.cost.kernel_us == pytest.approx(A100.kernel_us("addmm", "float32", flops, traffic))
+
+
+def test_the_first_call_loads_nothing_that_costs_device_time() -> None:
+    source = (
+        "import sys, torch, dgsf.remoting.executor.loop\n"
+        "from dgsf.fabric.device_server import SIM_MODULE\n"
+        "from dgsf.fabric.devices.sim import timing_of\n"
+        "from dgsf.remoting.executor.costs import Meter\n"
+        "__import__(SIM_MODULE)\n"
+        "before = set(sys.modules)\n"
+        "for device in ('cpu', 'meta'):\n"
+        "    with Meter(timing_of({'timing': 'a100'})), torch._C._AutoDispatchBelowAutograd():\n"
+        "        torch.zeros(4, 4, device=device) @ torch.zeros(4, 4, device=device)\n"
+        "print(*sorted(set(sys.modules) - before))\n"
+    )
+    found = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, check=True, timeout=60)
+    assert found.stdout.split() == []
 
 
 def test_the_queue_lets_the_host_go_on_and_makes_a_sync_wait() -> None:

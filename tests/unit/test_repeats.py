@@ -7,7 +7,8 @@ import sys
 
 import pytest
 
-from dgsf.cli.profile import _progress, apart_words, saved_words
+from dgsf.cli.profile import _progress, apart_words, saved_words, timeout_words
+from dgsf.core.options import parse_options
 from dgsf.core.perfmodel import Link
 from dgsf.remoting.breakdown import breakdown
 from dgsf.remoting.guest.recording import Event, Took
@@ -112,3 +113,9 @@ def test_a_terminal_sees_which_call_of_how_many_runs(monkeypatch):
     with _progress(3) as tell:
         tell()
     assert not sys.stderr.getvalue()
+
+
+def test_calls_longer_than_the_functions_timeout_are_told():
+    options = parse_options({"timeout": 2})
+    assert timeout_words(options, 2_000_000) == ""
+    assert "took 3 s here, longer than timeout=2" in timeout_words(options, 3_000_000)

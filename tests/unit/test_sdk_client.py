@@ -12,6 +12,9 @@ from sdk_platform import FakePlatform, Fault
 
 import dgsf
 from dgsf.errors import ConnectionLost, QueueFull
+from dgsf.sdk.connect import Connection
+from dgsf.sdk.plan import Request
+from dgsf.sdk.transport import HttpDriver
 
 BUSY = {"code": "queue_full", "detail": "full", "retryable": True}
 
@@ -269,3 +272,18 @@ def test_async_connections_end_with_their_loop(platform):
 
     for _ in range(2):
         assert asyncio.run(use()) == []
+
+
+def test_ctrl_c_while_an_answer_is_awaited_shows_no_frames_of_the_http_library(monkeypatch):
+    class Interrupted:
+        def request(self, **_: object) -> None:
+            deep_inside()
+
+    def deep_inside() -> None:
+        raise KeyboardInterrupt
+
+    driver = HttpDriver(Connection("http://127.0.0.1:1", "key"))
+    monkeypatch.setattr(driver, "_blocking", Interrupted)
+    with pytest.raises(KeyboardInterrupt) as caught:
+        driver.perform(Request("GET", "/"))
+    assert "deep_inside" not in "".join(traceback.format_exception(caught.value))

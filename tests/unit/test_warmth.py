@@ -268,7 +268,9 @@ def test_the_rule_is_read_from_the_settings(text, seconds):
     assert load_settings({"DGSF_KEEP_WARM": text}).fixed_idle_seconds == seconds
 
 
-@pytest.mark.parametrize("text", ["", "warm", "learned:5", "fixed:x", "fixed:0", "fixed:nan", "fixed:1e9"])
+@pytest.mark.parametrize(
+    "text", ["", "warm", "learned:5", "learned:", "fixed:", "fixed:-1", "fixed:x", "fixed:0", "fixed:nan", "fixed:1e9"]
+)
 def test_a_rule_that_makes_no_sense_stops_the_start(text):
     with pytest.raises(ConfigError, match="DGSF_KEEP_WARM="):
         load_settings({"DGSF_KEEP_WARM": text})

@@ -37,6 +37,7 @@ def detect(price_nano_per_us: int = 1) -> list[DeviceSpec]:
 
 def _fill_in(specs: list[DeviceSpec]) -> list[DeviceSpec]:
     cpus = sum(spec.kind == "cpu" for spec in specs)
+    sims = sum(spec.kind == "sim" for spec in specs)
     wanted = sum(spec.kind == "cuda" for spec in specs)
     found = cuda.detect(cuda.find_driver()) if wanted else []
     if wanted > len(found):
@@ -46,8 +47,10 @@ def _fill_in(specs: list[DeviceSpec]) -> list[DeviceSpec]:
     for spec in specs:
         if spec.kind == "cpu":
             filled.append(cpu.fill_in(spec, cpus))
+        elif spec.kind == "sim":
+            filled.append(sim.fill_in(spec, cpus + sims))
         else:
-            filled.append(cuda.fill_in(spec, found) if spec.kind == "cuda" else spec)
+            filled.append(cuda.fill_in(spec, found))
     return filled
 
 

@@ -7,11 +7,13 @@ device finds these in `timing()`; the executor of device commands waits accordin
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass, field
 from typing import Any
 
+from dgsf.core.devices import DeviceSpec
 from dgsf.fabric.devices.a100 import MODELS, Roofline
-from dgsf.fabric.devices.base import use_threads
+from dgsf.fabric.devices.base import THREADS_OPTION, machine_cpus, use_threads
 from dgsf.fabric.devices.cpu import CpuDevice
 from dgsf.fabric.spec import WorkerSpec
 
@@ -53,6 +55,11 @@ def timing_of(options: dict[str, Any]) -> SimTiming:
         model=model,
         values=options.get("values", "real") == "real",
     )
+
+
+def fill_in(spec: DeviceSpec, count: int) -> DeviceSpec:
+    """Its work is done by the machine's cores, of which each of `count` devices has its share."""
+    return dataclasses.replace(spec, options={THREADS_OPTION: max(1, machine_cpus() // count)} | spec.options)
 
 
 class SimDevice(CpuDevice):

@@ -34,6 +34,11 @@ class Meter(TorchDispatchMode):
         self._timing = timing
         self.cost = Cost()
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Torch would load its compiler, seconds of device time, to keep it from compiling what nobody compiles."""
+        return False
+
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "CompositeImplicitAutograd"):

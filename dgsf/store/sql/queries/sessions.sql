@@ -42,6 +42,11 @@ WHERE s.id = $1 AND s.tenant_id = $3 AND s.version_id IS NULL
   AND NOT EXISTS (SELECT FROM sessions n WHERE n.id = s.resumed_by AND n.id <> $2 AND n.device_id IS NOT NULL)
 RETURNING s.device_us
 
+-- name: session_was_dummy
+-- Whether the device of a session had dummy values: one that goes on for it needs one of the same sort.
+SELECT coalesce(d.info #>> '{options,values}', 'real') = 'dummy'
+FROM sessions s JOIN devices d ON d.id = s.device_id WHERE s.id = $1 AND s.tenant_id = $2
+
 -- name: close_old_sessions
 -- Those of this proxy's earlier lives: they went with it.
 UPDATE sessions SET state = 'ended', ended_at = clock_timestamp(), error_code = coalesce(error_code, 'session_lost')
