@@ -20,10 +20,7 @@ _libc = ctypes.CDLL(None)
 class _Usage(ctypes.Structure):
     """What mallinfo2 tells."""
 
-    _fields_ = tuple(
-        (name, ctypes.c_size_t)
-        for name in "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks free_bytes end_bytes".split()
-    )
+    _fields_ = (("others", ctypes.c_size_t * 8), ("free_bytes", ctypes.c_size_t), ("end_bytes", ctypes.c_size_t))
 
 
 def keep_freed_memory(limit_bytes: int) -> bool:

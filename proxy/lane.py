@@ -32,6 +32,8 @@ class LaneHost(Protocol):
 
     def call_over(self, lane: Lane, call: ActiveCall, payload: Payload | None, failure: Failure | None) -> None: ...
 
+    def ran(self, lane: Lane, link: WorkerLink, run_us: int) -> None: ...
+
     def lost_worker(self, lane: Lane, link: WorkerLink, error: DgsfError) -> None: ...
 
     def may_dispatch(self, link: WorkerLink, now_us: int) -> bool: ...
@@ -132,6 +134,8 @@ class Lane:
     def calls_ended(self, link: WorkerLink, ended: list[tuple[ActiveCall, RunEnd, Payload | None, int]]) -> None:
         for call, end, payload, device_us in ended:
             self._run_time.saw(end.run_us)
+            if end.failure is None:
+                self._host.ran(self, link, end.run_us)
             link.bill(call, device_us)
             self._host.call_over(self, call, payload, verdict(end.failure, link.session))
         self.pump()

@@ -11,7 +11,7 @@ from collections.abc import Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from dgsf.clock import Clock
-from dgsf.core.devices import HOST
+from dgsf.core.devices import DUMMY, HOST
 from dgsf.core.durations import Durations, remaining
 from dgsf.core.placement import Chooser, DeviceView, NodeView, Request
 from dgsf.core.residency import Residency
@@ -43,6 +43,10 @@ class Outlook:
         """Without function hosts; the one of this name if there is a name."""
         found = [view for view in self.views if view.kind != HOST]
         return self._of(view for view in found if not name or self.rows[view.id].name == name)
+
+    def with_values(self, *, dummy: bool) -> Outlook:
+        """The devices that compute, or those that only seem to."""
+        return self._of(view for view in self.views if (view.kind == DUMMY) == dummy)
 
     def _of(self, views: Iterable[DeviceView]) -> Outlook:
         left = list(views)
@@ -117,6 +121,11 @@ class Placing:
             now = self._now_s()
             self._durations.saw((want.name, want.role), now - since)
             self._residency.was(grant.device_id, grant.device_incarnation, want.name, now)
+
+    def ran(self, function: str, device: DeviceRow, seconds: float) -> None:
+        """A call of it took so long on this device; the body of a fabric function says nothing of its device."""
+        if device.kind != HOST:
+            self._chooser.policy.ran(function, device.type, seconds)
 
     def _expected(self, name: str, role: Role | None = None) -> float:
         """A lease does not tell its role: then whichever is known."""

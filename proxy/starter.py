@@ -181,6 +181,9 @@ class Starter:
             left = left.without([chosen.id])
         raise NoRoom(what_lacks(request, outlook), short_nodes)
 
+    def ran(self, function: str, device: DeviceRow, seconds: float) -> None:
+        self._seating.placing.ran(function, device, seconds)
+
     def _want(self, lane: Lane) -> Want:
         version, options = lane.version, lane.options
         return Want(

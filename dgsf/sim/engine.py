@@ -366,9 +366,13 @@ class Simulator:
             self._start_ahead(*ahead)
         self._later(LOOK_S, LOOK, 0)
 
-    def _start_ahead(self, function: int, device: int | None) -> None:
-        """Where there is room; nothing gives way to it.  Loaded ones of its function are used before it."""
+    def _start_ahead(self, function: int, device: int | None, displaced: Instance | None) -> None:
+        """Where there is room, or in place of one that is still idle; loaded ones of its function are used first."""
         request = self._requests[function]
+        if displaced is not None:
+            if displaced not in self._idling.unused or self._queues[displaced.function]:
+                return
+            self._close(displaced)
         if device is None:
             found = self.machine.place(function, request, self.now)
             item = None if isinstance(found, Refusal) else found

@@ -23,7 +23,8 @@ LONGEST_S = 3600.0  # nobody stays idle for longer
 AHEAD_AT_ONCE = 2
 AHEAD_PAUSE_S = 1.0
 PUT_OFF_S = 30.0
-Start = tuple[int, int | None]  # function, device; None: wherever there is room
+# function, device (None: wherever there is room), the idle instance that it displaces there
+Start = tuple[int, int | None, Instance | None]
 
 
 class Warming:
@@ -54,7 +55,11 @@ class Warming:
         reached, self._reached = self._reached, {}
         orders: list[Order] = self._warmth.look([_warm(key, item) for key, item in enumerate(items)], reached, now)
         gone = [items[order.key] for order in orders if isinstance(order, Release)]
-        starts = [(int(order.function), order.device) for order in orders if isinstance(order, Ahead)]
+        starts = [
+            (int(order.function), order.device, None if order.displaces is None else items[order.displaces])
+            for order in orders
+            if isinstance(order, Ahead)
+        ]
         loading = sum(item.ready_at > now for item in items)
         busy = waits or now - self._ahead_at < AHEAD_PAUSE_S or loading >= AHEAD_AT_ONCE
         return gone, self._next(starts, {item.function for item in items}, now, busy=busy)

@@ -13,7 +13,6 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 
 from dgsf.clock import Clock
-from dgsf.core.devices import DUMMY
 from dgsf.core.genuine import said_of_dummies, spelled_out
 from dgsf.core.placement import DeviceView, Request, why_not
 from dgsf.errors import Conflict, DoesNotFit, NoDevice, PlatformError, QueueFull, StoreUnavailable
@@ -143,7 +142,7 @@ def _alike(outlook: Outlook, dummy: bool | None, only: str) -> Outlook:
     """The devices that compute, or those that do not, as the session's device did."""
     if dummy is None:
         return outlook
-    left = outlook.only([view.id for view in outlook.views if (view.kind == DUMMY) == dummy])
+    left = outlook.with_values(dummy=dummy)
     if only and outlook.views and not left.views:
         here, there = ("dummy", "real") if dummy else ("real", "dummy")
         raise Conflict(f"the session's values are {here} and those of {only} are {there}: it cannot go on there")

@@ -58,8 +58,8 @@ def test_somebody_may_look_at_the_process_sixteen_times_while_a_lease_is_filled(
     memory.reserve(900)
     assert len(looks) == 16 and memory.allowed == 700
     memory.room -= 900  # as calls do, before they ask
+    memory._walk = lambda: 1800
     with pytest.raises(OutOfMemory):
-        memory._walk = lambda: 1800
         memory.check(900)
 
 

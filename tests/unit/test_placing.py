@@ -162,3 +162,16 @@ def test_the_slice_of_production_is_a_slot_whichever_policy_places_it(policy):
         asked = Held().placing.request(want("f", tenant_id=tenant))
         answer = chooser.place(asked, views)
         assert (answer.devices, answer.share, answer.owned_slice) == ((1,), 250, NO_SLICE)
+
+
+def test_a_function_goes_where_its_calls_were_seen_to_be_fast():
+    held = Held()
+    rows = [row(1, kind="sim", type="T4"), row(2, kind="sim", type="V100"), row(3, kind="host", type="host")]
+    for _ in range(64):
+        held.placing.ran("a", rows[0], 0.1)
+        held.placing.ran("a", rows[1], 1.0)
+        held.placing.ran("b", rows[0], 1.0)
+        held.placing.ran("b", rows[1], 0.1)
+        held.placing.ran("b", rows[2], 1e-3)  # the body of a fabric function; its device is elsewhere
+    assert held.chosen("a", rows[:2]) == 1
+    assert held.chosen("b", rows[:2]) == 2
