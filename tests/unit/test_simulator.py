@@ -147,7 +147,7 @@ def test_learned_keep_warm_starts_a_regular_function_ahead_of_its_next_call():
 def test_a_call_that_finds_its_instance_loading_waits_for_the_rest_and_is_a_cold_start():
     run = Simulator(regular(2), parse_pool("T4:1"), "best_fit", Rules(learned=True, start_s=0.0))
     run.now = 597.0
-    run._start_ahead(0, None)
+    run._start_ahead(0, None, None)
     run.now = 600.0
     run._arrive(1)
     assert (run.cold, run.ahead, run._running) == (1, 1, 1)
