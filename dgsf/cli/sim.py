@@ -167,7 +167,7 @@ Dates and times are written like 2024-01-31 13:45:00; cpu_milli is 1000 per core
     help="slow-down by each call beside it (0; 0.05 with --against-exclusive)",
 )
 @click.option(
-    "--slo-s", type=click.FloatRange(0, MOST), default=0.0, help="a call must end within so long (3 x its own run)"
+    "--slo-s", type=click.FloatRange(0, MOST), default=0.0, help="a call must end within so long; 0: 3 x its own run"
 )
 @click.option("--fifo", is_flag=True, help="first come, first served, instead of fairness between tenants")
 @click.option("--durations", is_flag=True, help="placement knows how long tasks run (openb, tenants)")
