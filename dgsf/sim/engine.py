@@ -22,7 +22,7 @@ from dgsf.sim.machine import Machine, request_of
 from dgsf.sim.moving import Mover
 from dgsf.sim.pools import PoolSpec
 from dgsf.sim.rules import Rules
-from dgsf.sim.sharing import Sharing
+from dgsf.sim.sharing import Sharing, contended
 from dgsf.sim.timeline import Timeline
 from dgsf.sim.warming import LOOK_S, Warming
 from dgsf.sim.workload import Workload
@@ -71,7 +71,7 @@ class Simulator:
             self._idling.wanted = self._wanted
         self._stay_s = rules.idle_s if self._warming is None else self._warming.longest_s
         self._random = Random(rules.seed + 1)  # noqa: S311  # a simulation
-        self._sharing = Sharing(rules.interference, self._later_end) if _contended(workload, rules) else None
+        self._sharing = Sharing(rules.interference, self._later_end) if contended(workload, rules) else None
         self._fair = FairClock(workload.tenant, len(workload.tenants)) if rules.fair else None
         self._running = 0
         self._copying = 0  # places that are held until a move is done
@@ -498,9 +498,3 @@ class Simulator:
     @property
     def waiting(self) -> int:
         return sum(len(self._queues[function]) for function in self._waiting)
-
-
-def _contended(workload: Workload, rules: Rules) -> bool:
-    """Whether calls on one device slow each other down: only if their duties say so or interference is set."""
-    shared = any(0 < item.share < 1000 and item.duty * 1000 > item.share for item in workload.functions)
-    return not rules.exclusive and (rules.interference > 0 or shared)

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from dgsf.sim.instance import Instance
+from dgsf.sim.rules import Rules
+from dgsf.sim.workload import Workload
 
 
 class Sharing:
@@ -53,3 +55,9 @@ class Sharing:
     def _slow(self, device: int) -> float:
         calls = self._on[device]
         return max(1.0, sum(calls.values())) * (1 + self._interference * (len(calls) - 1))
+
+
+def contended(workload: Workload, rules: Rules) -> bool:
+    """Whether calls on one device slow each other down: only if their duties say so or interference is set."""
+    shared = any(0 < item.share < 1000 and item.duty * 1000 > item.share for item in workload.functions)
+    return not rules.exclusive and (rules.interference > 0 or shared)

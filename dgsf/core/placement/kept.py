@@ -47,16 +47,10 @@ class Chooser(FreshChooser):
             self._elsewhere = False
         return kept.place(request, devices, nodes, now_s)
 
-    def choose(
-        self, request: Request, devices: Sequence[DeviceView], nodes: Sequence[NodeView] = ()
-    ) -> DeviceView | None:
-        """The device for a request that needs one, or None if none has room now."""
-        answer = self.place(request, devices, nodes)
-        if isinstance(answer, Refusal) or not answer.devices:
-            return None
+    def _view_of(self, number: int, devices: Sequence[DeviceView]) -> DeviceView:
         if self._kept is not None and not self._elsewhere:
-            return self._kept.views[answer.devices[0]]
-        return next(device for device in devices if device.id == answer.devices[0])
+            return self._kept.views[number]
+        return super()._view_of(number, devices)
 
 
 class Kept:

@@ -76,7 +76,10 @@ class Chooser:
         answer = self.place(request, devices, nodes)
         if isinstance(answer, Refusal) or not answer.devices:
             return None
-        return next(device for device in devices if device.id == answer.devices[0])
+        return self._view_of(answer.devices[0], devices)
+
+    def _view_of(self, number: int, devices: Sequence[DeviceView]) -> DeviceView:
+        return next(device for device in devices if device.id == number)
 
 
 def choose(request: Request, pool: Sequence[DeviceView], policy: str = DEFAULT_PLACEMENT) -> DeviceView | None:
