@@ -19,7 +19,9 @@ print(said)
 def closed_output(before=""):
     """The program's words when its standard error has no reader."""
     words = f"import sys\n{SOURCE.format(before=before)}"
-    process = subprocess.Popen([sys.executable, "-c", words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [sys.executable, "-u", "-c", words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
     process.stderr.close()
     out, code = process.stdout.read(), process.wait(60)
     process.stdout.close()
