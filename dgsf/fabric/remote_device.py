@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
+from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from dgsf.core.devices import HOST
@@ -34,8 +35,8 @@ class RemoteDevice:
 
         chosen = parse_modes(modes)
 
-        def begin() -> Stream:
-            return SessionStream(sock, chosen, CheckpointPolicy())
+        def begin(freed: deque[int]) -> Stream:
+            return SessionStream(sock, chosen, CheckpointPolicy(), freed=freed)
 
         self._stream = LazyStream(begin, chosen)
         self._binding: contextlib.AbstractContextManager[Any] = bind(self._stream, alias)

@@ -37,7 +37,8 @@ def device(request: Any, tmp_path_factory: Any) -> Iterator[torch.device]:
     """A device of one executor process, for all workloads in a row, as in one long-lived worker."""
     contents = str(tmp_path_factory.mktemp("contents"))
     with LocalExecutors() as executors, executors.connect(LocalSpec(contents=contents)) as sock:
-        stream = LazyStream(lambda: SessionStream(sock, parse_modes(request.param), CheckpointPolicy()))
+        modes = parse_modes(request.param)
+        stream = LazyStream(lambda freed: SessionStream(sock, modes, CheckpointPolicy(), freed=freed))
         with bind(stream) as found:
             yield found
             stream.close()

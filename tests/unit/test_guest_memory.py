@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import deque
+
 import pytest
 import torch
 from inprocess_stream import LEASE, InProcessStream
@@ -53,7 +55,7 @@ def test_views_need_no_memory_and_may_look_larger(device):
 def test_a_function_that_has_asked_for_little_has_no_device_opened_for_that():
     opened: list[InProcessStream] = []
 
-    def opener() -> InProcessStream:
+    def opener(_freed: deque[int]) -> InProcessStream:
         opened.append(InProcessStream())
         return opened[-1]
 

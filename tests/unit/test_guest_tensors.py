@@ -3,6 +3,9 @@
 import copy
 import io
 import pickle
+import sys
+from collections import deque
+from typing import Any
 
 import pytest
 import torch
@@ -11,6 +14,7 @@ from remote_device import same
 
 from dgsf.errors import OpNotAllowed, UsageError
 from dgsf.remoting.guest.attach import bind
+from dgsf.remoting.guest.tensor import Handle
 
 
 def test_factories_make_what_they_say(device):
@@ -311,3 +315,22 @@ def test_an_encoder_takes_a_mask_of_padding_without_nested_tensors(device):
         expected = encoder(words, src_key_padding_mask=padding)
         found = encoder.to(device)(words.to(device), src_key_padding_mask=padding.to(device)).cpu()
     torch.testing.assert_close(found[~padding], expected[~padding])
+
+
+def test_the_end_of_a_tensor_runs_no_python_in_which_a_ctrl_c_would_be_lost():
+    freed: deque[int] = deque()
+    handles = [Handle(7, freed.append), Handle(-1, freed.append), Handle(-1, freed.append)]
+    handles[1].become(8)
+    entered: list[str] = []
+
+    def note(frame: Any, event: str, _: Any) -> None:
+        if event == "call":
+            entered.append(frame.f_code.co_qualname)
+
+    sys.setprofile(note)
+    try:
+        handles.clear()
+    finally:
+        sys.setprofile(None)
+    assert sorted(freed) == [7, 8]
+    assert entered == []

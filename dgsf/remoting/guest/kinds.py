@@ -7,7 +7,7 @@ same kind are made of nothing but handles and floats, so they are cheap to compa
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -31,6 +31,14 @@ class Kind:
 class Stream(Protocol):
     """An ordered stream of commands to one remote device; every method may be called from any thread."""
 
+    @property
+    def free(self) -> Callable[[int], None]:
+        """Notes that nobody needs a handle any more; by it tensors know their session.
+
+        Finalizers call it: it is a built-in function, in which no signal is handled.
+        """
+        ...
+
     def call(self, kind: Kind, handles: list[int], floats: Sequence[float] = ()) -> int:
         """Do it some time, in order; returns the first of the new handles. Never waits for the device."""
         ...
@@ -49,10 +57,6 @@ class Stream(Protocol):
 
     def fetch(self, handle: int) -> torch.Tensor:
         """A contiguous CPU copy of the remote tensor, of the same dtype and sizes."""
-        ...
-
-    def free(self, handle: int) -> None:
-        """Nobody needs it any more. Safe in finalizers: it only notes the handle."""
         ...
 
     def seed(self, seed: int) -> None: ...

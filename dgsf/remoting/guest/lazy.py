@@ -8,6 +8,7 @@ device is answered without one.
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -22,10 +23,15 @@ _METHODS = tuple(name for name in vars(Stream) if not name.startswith("_") and n
 
 
 class LazyStream:
-    """See `dgsf.remoting.guest.kinds.Stream`; `opener` makes the real one, and may be tried again if it fails."""
+    """See `dgsf.remoting.guest.kinds.Stream`; `opener` makes the real one, and may be tried again if it fails.
 
-    def __init__(self, opener: Callable[[], Stream], modes: Modes = FULL) -> None:
+    The real one gets the place where handles are freed: tensors that wait for their memory know it already.
+    """
+
+    def __init__(self, opener: Callable[[deque[int]], Stream], modes: Modes = FULL) -> None:
         self.modes = modes
+        self._freed: deque[int] = deque()
+        self.free = self._freed.append
         self.real: Stream | None = None
         self._opener = opener
         self._lock = threading.RLock()
@@ -34,7 +40,7 @@ class LazyStream:
     def _open(self) -> Stream:
         with self._lock:
             if self.real is None:
-                self.real = self._opener()
+                self.real = self._opener(self._freed)
                 if self._seed is not None:
                     self.real.seed(self._seed)
                 self._step_aside(self.real)
@@ -70,10 +76,6 @@ class LazyStream:
         return self._open().lease()
 
     # --- what does not
-    def free(self, handle: int) -> None:
-        if self.real is not None:
-            self.real.free(handle)
-
     def seed(self, seed: int) -> None:
         with self._lock:
             if self.real is None:

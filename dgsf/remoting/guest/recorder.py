@@ -43,9 +43,9 @@ class Run:
 class Recorder:
     """Everything up to the encoded bytes; see `Stream` for the meaning of the methods."""
 
-    def __init__(self, traces: bool = True) -> None:
+    def __init__(self, traces: bool = True, freed: deque[int] | None = None) -> None:
         self.records: list[Any] = []
-        self.freed: deque[int] = deque()
+        self.freed: deque[int] = deque() if freed is None else freed
         self.next_handle = 1
         self.calls = 0  # over the whole life of the stream
         self.lines = Lines()

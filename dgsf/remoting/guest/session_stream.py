@@ -11,6 +11,7 @@ from __future__ import annotations
 import socket
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -44,12 +45,17 @@ class SessionStream:
         policy: CheckpointPolicy | None = None,
         now: Callable[[], float] = time.perf_counter,
         reopen: Reopen | None = None,
+        freed: deque[int] | None = None,
     ) -> None:
-        """Asks for a device over this connection and waits for it; `reopen` gets another one if it breaks."""
+        """Asks for a device over this connection and waits for it; `reopen` gets another one if it breaks.
+
+        `freed`: where handles that nobody needs any more are noted, if tensors know that place already.
+        """
         self.modes = modes
         self._lock = threading.RLock()
         self._now = now
-        self._recorder = Recorder(traces=modes.traces)
+        self._recorder = Recorder(modes.traces, freed)
+        self.free = self._recorder.freed.append
         self._uploads = Uploads(by_hash=modes.known)
         bounds = (policy or CheckpointPolicy()) if modes.survival else None
         self._link = Survival(sock, self._recorder, self._uploads, bounds, now, reopen)
@@ -57,7 +63,6 @@ class SessionStream:
         self._due = 0.0
         self._inline_bytes = 0
         self._direct = modes.naive
-        self._freed = self._recorder.freed
         self._recorder.on_low = self._few_alive
         self._link.open()
 
@@ -114,7 +119,7 @@ class SessionStream:
             try:
                 self._await(question, None)
             except DgsfError:
-                self._freed.extend(range(out, out + kind.outs))  # done or not, nobody will use them
+                self._recorder.freed.extend(range(out, out + kind.outs))  # done or not, nobody will use them
                 raise
             results = [result_of(item) for item in question.content]
             self._recorder.use_up(out, question.content)
@@ -156,9 +161,6 @@ class SessionStream:
     def fetch(self, handle: int) -> torch.Tensor:
         question = self._read(lambda request: [_FETCH, request, handle], bulk_size)
         return tensor_of(question.content, question.bulk)
-
-    def free(self, handle: int) -> None:
-        self._freed.append(handle)
 
     # --- the generator ------------------------------------------------------------------------
     def seed(self, seed: int) -> None:

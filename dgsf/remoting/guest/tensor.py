@@ -6,6 +6,7 @@ pickling, copying, `.data`) is overridden here, because there is no storage to l
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import torch
@@ -22,30 +23,34 @@ DEVICE_NAME = "dgsf"
 _make = torch.Tensor._make_wrapper_subclass
 _strided = torch.strided
 _plain_data = torch.Tensor.data
+_nothing = dict  # the cheapest that runs no Python
 
 
 class Handle:
     """The right to one remote tensor; the last one to let go frees it. -1: no memory was asked for yet.
 
     Of a view it also knows whose memory that is: the number and layout of the tensor that it was made for.
+    Its end runs no Python: what a signal's handler raises in a finalizer is lost, and with it the user's Ctrl-C.
     """
 
-    __slots__ = ("free", "id", "root")
+    __slots__ = ("__del__", "free", "id", "root")
 
     def __init__(self, number: int, free: Any, root: tuple[int, Layout] | None = None) -> None:
-        self.id = number
         self.free = free
         self.root = root
+        self.id = number
+        self.__del__ = partial(free, number) if number >= 0 else _nothing
+
+    def become(self, number: int) -> None:
+        """Its memory was asked for."""
+        self.id = number
+        self.__del__ = partial(self.free, number)
 
     def origin(self, layout: Layout) -> tuple[int, Layout]:
         """Whose memory this is: that of the first tensor of it, by default one of this layout."""
         if self.root is None:
             self.root = (self.id, layout)
         return self.root
-
-    def __del__(self) -> None:
-        if self.id >= 0:
-            self.free(self.id)
 
 
 class RemoteTensor(torch.Tensor):

@@ -52,7 +52,7 @@ def materialise(tensor: RemoteTensor) -> None:
     if tensor._h.id < 0:
         if layout.empty is None:
             layout.empty = _empty_kind(layout)
-        tensor._h.id = bound.call(layout.empty, [])
+        tensor._h.become(bound.call(layout.empty, []))
     tensor._m = layout
 
 
@@ -71,14 +71,14 @@ def fill_pending(tensor: RemoteTensor, source: torch.Tensor) -> bool:
     stream, layout = bound.need(), bound.layouts.like(tensor)
     local = plain(source).to(tensor.dtype)
     if order == list(range(tensor.dim())):
-        tensor._h.id = stream.upload(local.contiguous())
+        tensor._h.become(stream.upload(local.contiguous()))
     else:
         inner = Handle(stream.upload(local.permute(order).contiguous()), stream.free)
         back = [order.index(dim) for dim in range(len(order))]
         kinds, key = bound.layouts.kinds, ("permute", *back)
         if key not in kinds:
             kinds[key] = Kind("aten::permute", [{TENSOR: 0}, back])
-        tensor._h.id = stream.call(kinds[key], [inner.id])
+        tensor._h.become(stream.call(kinds[key], [inner.id]))
     tensor._m = layout
     return True
 
