@@ -6,7 +6,6 @@ It prints one line for each fault: its name and what came of it here and there, 
 from __future__ import annotations
 
 import json
-import signal
 import sys
 import threading
 import traceback
@@ -27,6 +26,10 @@ Pass = Callable[[], Any]
 
 class Own(Exception):
     """The program's own error."""
+
+
+def interrupt(*_: Any) -> Any:
+    raise KeyboardInterrupt
 
 
 def fail(*_: Any) -> Any:
@@ -261,7 +264,7 @@ FAULTS: dict[str, Callable[[torch.device], Pass]] = {
     "threads": in_threads,
     "debugger": under_a_debugger,
     "anomalies": with_anomalies_detected,
-    "interrupt": lambda device: hooked(device, lambda _: signal.raise_signal(signal.SIGINT)),
+    "interrupt": lambda device: hooked(device, interrupt),
     "exit": lambda device: hooked(device, lambda _: sys.exit(3)),
     "wrong shape": lambda device: hooked(device, lambda _: torch.ones(7, device=device)),
     "no tensor": lambda device: hooked(device, lambda _: "text"),

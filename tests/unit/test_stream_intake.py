@@ -93,6 +93,7 @@ def test_two_full_pipes_do_not_wait_for_each_other() -> None:
     thread = threading.Thread(target=other)
     thread.start()
     channel.bulk(1, [memoryview(bytes(size))])
+    channel.settle()
     while len(got) < 4:
         channel.receive(wait=True)
     far.shutdown(socket.SHUT_WR)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
@@ -9,7 +10,7 @@ import torch
 
 from dgsf.errors import UsageError
 from dgsf.remoting.guest import alias as aliases
-from dgsf.remoting.guest import backend, patches
+from dgsf.remoting.guest import backend, interrupts, patches
 from dgsf.remoting.guest.bound import bound
 from dgsf.remoting.guest.kinds import Stream
 from dgsf.remoting.guest.plans import forget
@@ -30,6 +31,7 @@ def bind(stream: Stream, alias: str = "") -> Iterator[torch.device]:
         torch.autograd.set_multithreading_enabled(False)
         stack.callback(torch.autograd.set_multithreading_enabled, threads)
         patches.install(stack)
+        interrupts.put_off(signal.SIGINT, stack)
         if alias:
             aliases.install(stack, alias)
         else:

@@ -1,8 +1,9 @@
 """Frames between the guest and its proxy over one socket.
 
-Sending never blocks forever: while the other side does not take bytes, arriving ones are read, so two full
-pipes cannot wait for each other.  A frame is always sent whole.  The channel knows nothing of records; what
-arrives is handed to `deliver` one frame at a time.  An end of the connection is a ConnectionLost, always.
+Frames are queued and sent as the other side takes them; `settle` waits until all are out.  Meanwhile arriving bytes
+are read, so two full pipes cannot wait for each other.  Whoever interrupts a wait leaves nothing half done: what is
+queued goes out with the next frame.  The channel knows nothing of records; what arrives is handed to `deliver` one
+frame at a time.  An end of the connection is a ConnectionLost, always.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ class Channel:
         self.bytes_in = 0
         self._waiting = 0  # threads that wait for an answer, not only drain
         self._sock = sock
+        self._queue: list[Buffer] = []  # to be sent, the first perhaps in part
         self._reading = threading.Lock()
         self._broken = ""  # why; not the error, whose frames would keep the tensors of the call that met it
         self.interrupted = False  # we left half a frame behind ourselves: what was sent is not known any more
@@ -51,13 +53,13 @@ class Channel:
 
     # --- out ----------------------------------------------------------------------------------
     def command(self, body: bytes) -> int:
-        """Sends records; returns the number of their frame."""
+        """Queues records; returns the number of their frame."""
         self.sent = (self.sent + 1) & 0xFFFFFFFF
         self._send([HEADER.pack(len(body), Kind.COMMAND, 0, 0, self.sent) + body])
         return self.sent
 
     def bulk(self, transfer: int, pieces: Iterable[Buffer]) -> None:
-        """Sends bytes in bulk frames of this transfer, without joining them."""
+        """Queues bytes in bulk frames of this transfer, without joining them."""
         for buffers, size in _frames_of(pieces):
             self.sent = (self.sent + 1) & 0xFFFFFFFF
             head = HEADER.pack(size + BULK_HEADER.size, Kind.COMMAND, FLAG_BULK, 0, self.sent)
@@ -67,37 +69,41 @@ class Channel:
         """A word of the session, to the proxy."""
         self._send([encode_frame(Kind.SESSION, 0, encode(message))])
 
+    def settle(self) -> None:
+        """Returns when all is sent."""
+        while not self._send_some():
+            self._wait_for_room()
+
     def _send(self, buffers: list[Buffer]) -> None:
+        self._queue += buffers
+        self._send_some()
+
+    def _send_some(self) -> bool:
+        """What the other side takes now; whether that was all."""
         if self._broken:
             raise ConnectionLost(self._broken)
         try:
-            while buffers:
-                buffers = self._send_some(buffers)
-        except ConnectionLost as error:
-            self._broken = error.message
-            raise
-        except BaseException:  # half a frame may be out: there is no way back into step
+            while self._queue:
+                count = self._sock.sendmsg(self._queue[:_GATHER])
+                self.bytes_out += count
+                self._queue = _without(self._queue, count)
+        except BlockingIOError:
+            return False
+        except OSError as error:
+            self._broken = f"connection to the proxy lost: {error}"
+            raise ConnectionLost(self._broken) from error
+        except BaseException:  # how much is out is not known: there is no way back into step
             self.interrupted = True
             self._broken = "interrupted while sending"
             raise
-
-    def _send_some(self, buffers: list[Buffer]) -> list[Buffer]:
-        try:
-            count = self._sock.sendmsg(buffers[:_GATHER])
-        except BlockingIOError:
-            self._wait_for_room()
-            return buffers
-        except OSError as error:
-            raise ConnectionLost(f"connection to the proxy lost: {error}") from error
-        self.bytes_out += count
-        return _without(buffers, count)
+        return True
 
     def _wait_for_room(self) -> None:
         if not self._reading.acquire(blocking=False):  # another thread reads
-            self._outgoing.poll(_SLICE_MS)
+            rest(self._outgoing, _SLICE_MS)
             return
         try:
-            for _, events in self._both.poll():
+            for _, events in rest(self._both):
                 if events & ~select.POLLOUT:
                     self._receive()
         finally:
@@ -148,7 +154,7 @@ class Channel:
             return False
         if self._receive():
             return True
-        self._incoming.poll()
+        rest(self._incoming)
         return self._receive()
 
     def _receive(self) -> bool:
@@ -178,6 +184,11 @@ class Channel:
     def close(self) -> None:
         self._broken = self._broken or "the session is closed"
         self._sock.close()
+
+
+def rest(poll: select.poll, milliseconds: float | None = None) -> list[tuple[int, int]]:
+    """Until something can be sent or received; where a program is interrupted best."""
+    return poll.poll(milliseconds)
 
 
 def _without(buffers: list[Buffer], count: int) -> list[Buffer]:

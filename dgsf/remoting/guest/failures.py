@@ -108,7 +108,7 @@ def guarded(kernel: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-class _Engine(torch._C._ImperativeEngine):
+class Engine(torch._C._ImperativeEngine):
     """Torch's autograd engine, which every way into a backward pass asks; it raises kept errors where it returns.
 
     A pass runs where it was called, in any thread: torch's own are as many as there were devices at its first one,
@@ -136,4 +136,4 @@ class _Engine(torch._C._ImperativeEngine):
 
 def install() -> None:
     """Give torch this engine. It stays after a session: graphs of remote tensors may, too."""
-    torch.autograd.Variable._execution_engine = _Engine()
+    torch.autograd.Variable._execution_engine = Engine()

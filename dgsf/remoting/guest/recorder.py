@@ -22,6 +22,7 @@ _DEFINE, _FREE, _ASK, _RUN = int(Record.DEFINE), int(Record.FREE), int(Record.AS
 _stream_numbers = itertools.count(1)
 MAX_SEGMENT = 8192
 MAX_KINDS = 32_768
+MAX_MADE = 1 << 20  # more than one operation returns
 
 
 class Run:
@@ -275,6 +276,12 @@ class Recorder:
         """What an ask made may be more than its kind foresaw: those handles are in use."""
         made = sum(1 for item in content if not isinstance(item, dict))
         self.next_handle = max(self.next_handle, out + made)
+
+    def abandon(self, out: int, foreseen: int) -> None:
+        """Nobody waits for an ask any more: what it makes is not known, and must not meet other handles."""
+        self.freed.extend(range(out, out + foreseen))
+        self.next_handle += MAX_MADE
+        self._freed_count += MAX_MADE
 
     def new_handle(self) -> int:
         self.boundary()

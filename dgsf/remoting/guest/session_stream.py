@@ -109,7 +109,11 @@ class SessionStream:
             out = self._recorder.call(kind, handles, floats if floats.__class__ is tuple else tuple(floats))
             now = self._now()
             if now >= self._due:
-                self._flush(now)
+                try:
+                    self._flush(now)
+                except BaseException:
+                    self._recorder.freed.extend(range(out, out + kind.outs))  # it is done, but nobody has it
+                    raise
             return out
 
     def ask(self, kind: Kind, handles: list[int], floats: Sequence[float] = ()) -> tuple[int, list[Result]]:
@@ -120,6 +124,9 @@ class SessionStream:
                 self._await(question, None)
             except DgsfError:
                 self._recorder.freed.extend(range(out, out + kind.outs))  # done or not, nobody will use them
+                raise
+            except BaseException:
+                self._recorder.abandon(out, kind.outs)
                 raise
             results = [result_of(item) for item in question.content]
             self._recorder.use_up(out, question.content)
@@ -143,8 +150,7 @@ class SessionStream:
             self._recorder.records.append(record)
             self._link.saver.cost.expect_at_least(tensor.nbytes)
             if data is not None:
-                self._link.send(self._recorder.take())
-                self._link.transfer(transfer, data)
+                self._link.send(self._recorder.take(), transfer=(transfer, data))
             else:
                 self._hold_back(len(record[-1]))
             if self._direct:

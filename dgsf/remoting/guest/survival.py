@@ -11,14 +11,14 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 from uuid import UUID
 
 from dgsf.core.checkpointing import CheckpointPolicy
 from dgsf.errors import ConnectionLost, DgsfError, OpCrashed, ProtocolError, SessionLost, UsageError
 from dgsf.remoting.guest.answers import Answers, Question
-from dgsf.remoting.guest.channel import Channel
+from dgsf.remoting.guest.channel import Buffer, Channel
 from dgsf.remoting.guest.checkpoint import NOTHING, Checkpoint
 from dgsf.remoting.guest.journal import Journal, Transfer, decode_records, encode_records, join_bodies
 from dgsf.remoting.guest.recorder import Recorder
@@ -95,6 +95,7 @@ class Survival:
             self._dead = SessionLost("this session is closed")
             with contextlib.suppress(ConnectionLost):
                 self.channel.say(End())
+                self.channel.settle()
         self.channel.close()
 
     def abandon(self) -> None:
@@ -113,6 +114,7 @@ class Survival:
         self.answers.start_over()
         self._uploads.needed.clear()
         self._guarded(lambda: self.channel.say(Begin("torch", self._generation)))
+        self._guarded(self.channel.settle)
         while not self._has_begun():
             self._guarded(lambda: self.channel.receive(wait=True, until=self._has_begun))
         self.check_alive()
@@ -135,8 +137,14 @@ class Survival:
             self.channel, self._cut = channel, False
 
     # --- sending ------------------------------------------------------------------------------
-    def send(self, records: list[Any], question: Question | None = None, record: list[Any] | None = None) -> None:
-        """A batch, and behind it a question that only reads (it is asked again after a loss)."""
+    def send(
+        self,
+        records: list[Any],
+        question: Question | None = None,
+        record: list[Any] | None = None,
+        transfer: tuple[int, memoryview] | None = None,
+    ) -> None:
+        """A batch; behind it a question that only reads (it is asked again after a loss), or announced bulk bytes."""
         self.check_alive()
         if self.busy_since is None:
             self.busy_since = self._now()
@@ -153,14 +161,22 @@ class Survival:
         if self._lost is None:
             for body in bodies:
                 self._command(body)
-        self._mend()
+        if transfer is None:
+            self._settle()
+        else:
+            self._transfer(*transfer)
 
-    def transfer(self, number: int, data: memoryview) -> None:
-        """Bulk bytes behind the record that announced them."""
+    def _transfer(self, number: int, data: memoryview) -> None:
         if self._policy is not None:
             self.journal.note_transfer(number, data)
         if self._lost is None:
             self._guarded(lambda: self.channel.bulk(number, [data]))
+        self._settle()
+
+    def _settle(self) -> None:
+        """All is noted: whoever is interrupted here may go on later as if nothing had been."""
+        if self._lost is None:
+            self._guarded(self.channel.settle)
         self._mend()
 
     def _command(self, body: bytes) -> None:
@@ -188,6 +204,7 @@ class Survival:
 
     def wait(self, question: Question) -> None:
         self.round_trips += 1
+        self._settle()  # an interrupted program may have left something
         while not question.done:  # another thread may have read what there is to know
             self._guarded(lambda: self.channel.receive(wait=True, until=lambda: question.done or self._is_called))
             self._mend()
@@ -337,7 +354,7 @@ class Survival:
         while self._uploads.needed and self._lost is None:
             record, transfer, data = self._uploads.supply(self._uploads.needed.pop(0))
             self._command(encode_records([record]))
-            self._guarded(lambda number=transfer, view=data: self.channel.bulk(number, [view]))  # type: ignore[misc]
+            self._bulk(transfer, [data])
 
     def _recover(self) -> None:
         """Brings the state back, on as many devices as it takes."""
@@ -387,13 +404,14 @@ class Survival:
             head, size, pieces = saved.restore()
             transfer = self._uploads.new_transfer()
             self._again(encode_records([[_RESTORE, len(head), size, transfer]]))
-            self._guarded(lambda: self.channel.bulk(transfer, pieces))
+            self._bulk(transfer, pieces)
         if self._doubts.any:
             self._replay_by_steps()
         else:
             for entry in self.journal.replay():
                 self._repeat(entry)
         self._guarded(lambda: self.channel.say(Replayed(self._generation)))
+        self._guarded(self.channel.settle)
         for question in list(self.answers.open.values()):
             if question.again is not None:
                 self._again(encode_records([question.again]))
@@ -418,12 +436,17 @@ class Survival:
 
     def _repeat(self, entry: bytes | Transfer) -> None:
         if isinstance(entry, Transfer):
-            self._guarded(lambda: self.channel.bulk(entry.number, [entry.data]))
+            self._bulk(entry.number, [entry.data])
         else:
             self._again(entry)
 
+    def _bulk(self, transfer: int, pieces: Iterable[Buffer]) -> None:
+        self._guarded(lambda: self.channel.bulk(transfer, pieces))
+        self._guarded(self.channel.settle)
+
     def _again(self, body: bytes) -> None:
         self._command(body)
+        self._guarded(self.channel.settle)
         self._guarded(lambda: self.channel.receive(wait=False))
         self._mend()
 
