@@ -22,7 +22,6 @@ from dgsf.core.residency import LATELY_S
 from dgsf.sim.instance import Instance
 
 MOST_PLACES = 32  # with the weights and room that are looked at; where there are more, any of the first will do
-_WITH_ROOM = "\0"  # no function's name: those places of one function's weights that have room for it
 
 
 class Resident:
@@ -94,8 +93,7 @@ class DrawnPlacer:
         if not room:
             return found
         del room[MOST_PLACES:]
-        pool.resident[_WITH_ROOM] = set(room)
-        need = self._need(replace(request, weights=_WITH_ROOM))
+        need = self._need(request).instead(request, room)
         rows = np.array(sorted({found.row, *(row for row, _ in room)}))
         rows = rows[policy.able(pool, need, rows)]
         values, columns = policy.score(pool, need, rows)
