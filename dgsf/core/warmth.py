@@ -84,7 +84,7 @@ class Warmth:
         return [*orders, *self._regular(workers, now)]
 
     def quiet_until(self) -> float:
-        """After a look that ordered nothing: until then another says nothing either, if no worker comes, works or goes."""
+        """After a look that ordered nothing: until then another says nothing either, if no worker changes."""
         times = [self._forgot + FORGET_EVERY_S, self._shadow.next_end(), *self._due.values()]
         for device, last in self._used.items():
             settled = last + SETTLED_S

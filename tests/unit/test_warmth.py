@@ -292,7 +292,7 @@ def test_two_runs_of_the_same_calls_are_the_same_whatever_the_order_of_sets():
         "print(warmth.budget.allowed, warmth._shadow._instances)\n"
     )
     told = {
-        subprocess.run(  # noqa: S603
+        subprocess.run(
             [sys.executable, "-c", script], env={**os.environ, "PYTHONHASHSEED": seed}, capture_output=True, check=True
         ).stdout
         for seed in "123"
