@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from dgsf.clock import Clock
 from dgsf.core.devices import DUMMY, HOST
 from dgsf.core.durations import Durations
-from dgsf.core.placement import Chooser, DeviceView, NodeView, Request
+from dgsf.core.placement import DeviceView, KeptPoolChooser, NodeView, Request
 from dgsf.core.residency import Residency
 from dgsf.store.rows import DeviceRow, LeaseGrant, LeaseRow
 from proxy.directory import Directory
@@ -60,7 +60,7 @@ class Outlook:
 class Placing:
     """What one proxy has learned of its functions and devices, and the policy that uses it."""
 
-    def __init__(self, directory: Directory, chooser: Chooser, clock: Clock) -> None:
+    def __init__(self, directory: Directory, chooser: KeptPoolChooser, clock: Clock) -> None:
         self._directory = directory
         self._chooser = chooser
         self._clock = clock

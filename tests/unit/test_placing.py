@@ -8,10 +8,10 @@ import pytest
 
 from dgsf.clock import ManualClock
 from dgsf.core.durations import Durations, remaining
-from dgsf.core.placement import Chooser, DeviceView, Placer, Pool, Request
+from dgsf.core.placement import DeviceView, KeptPoolChooser, Placer, Pool, Request
 from dgsf.core.placement.gavel import Gavel
 from dgsf.core.placement.model import NO_SLICE
-from dgsf.core.placement.registry import Chooser as FreshChooser
+from dgsf.core.placement.registry import FreshPoolChooser
 from dgsf.core.residency import Residency
 from dgsf.store.rows import DeviceRow, LeaseGrant, LeaseRow
 from dgsf.store.views import node_views, pool_views
@@ -53,7 +53,7 @@ class Held:
 
     def __init__(self):
         self.clock = ManualClock()
-        self.placing = Placing(None, Chooser(), self.clock)
+        self.placing = Placing(None, KeptPoolChooser(), self.clock)
 
     def worker(self, function, device, seconds, incarnation=1, **changes):
         grant = LeaseGrant(device, 0, 1, incarnation)
@@ -160,7 +160,10 @@ def test_processors_are_those_of_the_node_whichever_of_its_servers_they_were_giv
 
 @pytest.mark.parametrize("policy", ["conspirator", "dgsf_slices"])
 def test_the_slice_of_production_is_a_slot_whichever_policy_places_it(policy):
-    chooser, views = Chooser(policy), Held().placing.outlook([row(1), row(2)], [lease(1, 0, "g", tenant=2)]).views
+    chooser, views = (
+        KeptPoolChooser(policy),
+        Held().placing.outlook([row(1), row(2)], [lease(1, 0, "g", tenant=2)]).views,
+    )
     for tenant in (1, 2):
         asked = Held().placing.request(want("f", tenant_id=tenant))
         answer = chooser.place(asked, views)
@@ -220,7 +223,7 @@ def test_views_that_are_kept_are_those_that_would_be_made_anew(seed):
                 lease(random.randint(1, 9), 0, function, random.random() * 99, cpu_milli=random.choice((0, 700))),
             ]
         outlook = held.placing.outlook(rows, leases)
-        fresh = Placing(None, Chooser(), held.clock)
+        fresh = Placing(None, KeptPoolChooser(), held.clock)
         fresh._residency, fresh._durations = held.placing._residency, held.placing._durations
         assert outlook == fresh.outlook(list(rows), leases)
         assert [replace(view, weights=frozenset()) for view in outlook.views] == pool_views(rows, leases)
@@ -231,7 +234,7 @@ def _id(device):
     return device.id
 
 
-@pytest.mark.parametrize("chooser", [Chooser, FreshChooser])
+@pytest.mark.parametrize("chooser", [KeptPoolChooser, FreshPoolChooser])
 def test_until_when_devices_are_in_use_can_be_told_apart_from_their_views(chooser):
     views, asked = (
         [DeviceView(n, "a", "cuda", True, 4, GIB, 2, GIB) for n in (1, 2)],

@@ -18,14 +18,14 @@ from dgsf.core.placement.placer import Placer
 from dgsf.core.placement.policy import Policy
 from dgsf.core.placement.pool import Pool
 from dgsf.core.placement.refusing import refusal
-from dgsf.core.placement.registry import Chooser as FreshChooser
+from dgsf.core.placement.registry import FreshPoolChooser
 
 BLOCK = 128  # views that are compared at once
 View = TypeVar("View", DeviceView, NodeView)
 Change = tuple[DeviceView, DeviceView]  # before, now
 
 
-class Chooser(FreshChooser):
+class KeptPoolChooser(FreshPoolChooser):
     """Answers requests from views of the pool as it is now, by one policy that goes on learning."""
 
     _kept: Kept | None = None

@@ -51,7 +51,7 @@ def make_policy(name: str, speeds: Speeds | None = None) -> Policy:
     return policy
 
 
-class Chooser:
+class FreshPoolChooser:
     """Answers requests from fresh views of the pool, by one policy that goes on learning."""
 
     def __init__(
@@ -98,4 +98,4 @@ class Chooser:
 
 def choose(request: Request, pool: Sequence[DeviceView], policy: str = DEFAULT_PLACEMENT) -> DeviceView | None:
     """The best device that has room now, by a policy that has not seen any request before."""
-    return Chooser(policy).choose(request, pool)
+    return FreshPoolChooser(policy).choose(request, pool)
