@@ -72,9 +72,9 @@ class Resident:
 class DrawnPlacer:
     """Places like a Placer whose policy minds weights, at the price of one whose policy does not.
 
-    A Placer keeps scores by shape and weights, which for many functions on many devices is mostly scoring anew.  But
-    weights change the score only of the few devices where they are: so the best of all others is asked for without
-    them, and the policy scores that one and those few (at most `MOST_PLACES`).
+    A Placer scores all devices with the weights, and keeps scores of the function where these are many; where loads end
+    as fast as in a simulation, that is mostly scoring anew.  So the best of all is asked for without weights, and the
+    policy scores that one and a few of those that have them (at most `MOST_PLACES`).
     """
 
     def __init__(self, placer: Placer) -> None:
@@ -89,7 +89,8 @@ class DrawnPlacer:
         share = 0 if request.devices else request.share or 0
         if not 0 < share < WHOLE or isinstance(found, Refusal):
             return found
-        room = sorted(place for place in pool.resident.get(request.weights, ()) if pool.room[place] >= share)
+        left = pool.room.item  # of one place at a time; an index would make a numpy number of each
+        room = sorted(place for place in pool.resident.get(request.weights, ()) if left(*place) >= share)
         if not room:
             return found
         del room[MOST_PLACES:]
