@@ -155,7 +155,7 @@ Dates and times are written like 2024-01-31 13:45:00; cpu_milli is 1000 per core
     "--keep-warm",
     metavar="learned|fixed:N",
     help="instead of --idle-s: production's DGSF_KEEP_WARM; learned: what stays and what is started ahead follows from "
-    "past calls, for no more device time than 60 s each would cost (slow: it is asked up to twice per simulated second)",
+    "past calls, for no more device time than 60 s each would cost (slow: asked up to twice per simulated second)",
 )
 @click.option(
     "--mtbf-h", type=click.FloatRange(0, MOST), default=0.0, help="mean hours between failures of a device; 0: none"
