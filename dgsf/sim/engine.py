@@ -60,8 +60,9 @@ class Simulator:
         self._events: list[tuple[float, int, int, Instance | int, int]] = []
         self._made = 0
         self._freed = 0  # rises whenever something may have become placeable
-        self._shapes = [self._shape(request) for request in self._requests]
-        self._refused: dict[object, int] = {}  # shape: `_freed` when it was refused
+        numbers: dict[object, int] = {}
+        self._shapes = [numbers.setdefault(self._shape(each), len(numbers)) for each in self._requests]
+        self._refused: dict[int, int] = {}  # shape: `_freed` when it was refused
         self._tracked = bool(rules.mtbf_h or rules.moves)
         self._on: dict[int, dict[Instance, None]] = {}  # device: its instances, if devices fail or calls move
         self.mover = Mover(rules.moves, rules.idle_s, self.machine.pool, self._on) if rules.moves else None
@@ -260,8 +261,7 @@ class Simulator:
         if self._warming is not None:
             self._warming.began(item.function)
         if self._sharing is None:
-            self._made += 1
-            heapq.heappush(self._events, (now + item.work, self._made, END, item, item.version))
+            self._later_end(item, now + item.work)
         else:
             self._sharing.joined(item, spec.duty, now)
 
@@ -426,10 +426,12 @@ class Simulator:
     # --- waiting ------------------------------------------------------------------------------
     def _serve_waiting(self) -> None:
         """Something was freed: start all that fits, in the order of fairness; each shape is refused at most once."""
+        refused, shapes = self._refused, self._shapes
         for function in self._order():
-            queue = self._queues[function]
+            idle, queue = self._idle[function], self._queues[function]
+            if refused.get(shapes[function]) == self._freed and not idle:  # as of most, where many wait
+                continue
             while queue:
-                idle = self._idle[function]
                 if idle:
                     self._use(idle.pop(), self._next(queue))
                     continue
