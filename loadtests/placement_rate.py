@@ -1,4 +1,4 @@
-"""How fast production places: a `Chooser` that is shown the whole pool for every request, as a proxy shows it.
+"""How fast production places: a `KeptPoolChooser` that is shown the whole pool for every request, as a proxy shows it.
 
 Each function was asked for once before.  Between two requests the device that was chosen has a slot less, and now and
 then one of the oldest leases ends.  Reading the pool from the database is not part of it.
@@ -10,7 +10,7 @@ import time
 from collections import deque
 from dataclasses import replace
 
-from dgsf.core.placement import Chooser, DeviceView, NodeView, Request
+from dgsf.core.placement import DeviceView, KeptPoolChooser, NodeView, Request
 from dgsf.sim.openb import OpenbNode
 
 GIB = 1024**3
@@ -23,7 +23,7 @@ def as_the_proxy(nodes: list[OpenbNode], policy: str, copies: int, count: int) -
     """Placements per second of processor time, half of the functions with a known duration."""
     views, of_nodes = _pool(nodes, copies)
     at = {view.id: place for place, view in enumerate(views)}
-    chooser, leases, most = Chooser(policy), deque[int](), FULL * SLOTS * len(views)
+    chooser, leases, most = KeptPoolChooser(policy), deque[int](), FULL * SLOTS * len(views)
     for number in range(FUNCTIONS):
         chooser.choose(_request(number), views, of_nodes)
     begun = time.process_time()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from dgsf.clock import SystemClock
 from dgsf.config import Settings
-from dgsf.core.placement import Chooser
+from dgsf.core.placement import KeptPoolChooser
 from dgsf.errors import StoreUnavailable
 from dgsf.speedtable import read_speeds
 from dgsf.store.catalogue import Catalogue
@@ -65,10 +65,10 @@ def make_proxy(
     return proxy
 
 
-def _chooser(settings: Settings) -> Chooser:
+def _chooser(settings: Settings) -> KeptPoolChooser:
     """The policy of the settings, with the table of speeds that they name."""
     speeds = read_speeds(Path(settings.speeds), "DGSF_SPEEDS") if settings.speeds else None
-    return Chooser(settings.placement, speeds=speeds)
+    return KeptPoolChooser(settings.placement, speeds=speeds)
 
 
 class Presence:

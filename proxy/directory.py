@@ -36,13 +36,24 @@ class Directory:
         self._holder = holder
         self.here = here
         self.tcp = tcp
+        self._known: tuple[int, list[DeviceRow]] | None = None  # version, rows
         self._controls: dict[tuple[int, int], DeviceControl] = {}
         self._opening: dict[tuple[int, int], asyncio.Lock] = {}
         self._exits: dict[WorkerKey, asyncio.Future[WorkerExit]] = {}
 
     async def rows_and_leases(self) -> tuple[list[DeviceRow], list[LeaseRow]]:
         """Every device, and who holds what of them now, whichever proxy it is."""
-        return await asyncio.gather(self._devices.list_devices(), self._leases.list_leases(None))
+        return await asyncio.gather(self._rows(), self._leases.list_leases(None))
+
+    async def _rows(self) -> list[DeviceRow]:
+        """The very same list as long as nothing has changed: a large pool takes long to read and to look at.
+
+        The version is read first, so rows are never older than it says.
+        """
+        version = await self._devices.version()
+        if self._known is None or self._known[0] != version:
+            self._known = (version, await self._devices.list_devices())
+        return self._known[1]
 
     async def draining(self) -> frozenset[int]:
         """Devices that an operator takes out of use."""

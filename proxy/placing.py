@@ -7,18 +7,19 @@ probably hold it, learned from its kind.  The policy decides; leasing is `proxy.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterable, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from dgsf.clock import Clock
 from dgsf.core.devices import DUMMY, HOST
-from dgsf.core.durations import Durations, remaining
-from dgsf.core.placement import Chooser, DeviceView, NodeView, Request
+from dgsf.core.durations import Durations
+from dgsf.core.placement import DeviceView, KeptPoolChooser, NodeView, Request
 from dgsf.core.residency import Residency
 from dgsf.store.rows import DeviceRow, LeaseGrant, LeaseRow
-from dgsf.store.views import node_views, pool_views
 from proxy.directory import Directory
-from proxy.post import Role, Want, name_of
+from proxy.leased import Leased
+from proxy.post import Role, Want
+from proxy.sight import Held, Sight
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,7 @@ class Outlook:
     views: list[DeviceView]
     rows: dict[int, DeviceRow]
     nodes: list[NodeView] = field(default_factory=list)
+    busy_s: Mapping[int, float] = field(default_factory=dict)  # device: until when it is expected to be in use
 
     def only(self, device_id: int) -> Outlook:
         return self._of(view for view in self.views if view.id == device_id)
@@ -37,7 +39,7 @@ class Outlook:
         if not ids:
             return self
         views = [replace(view, healthy=False) if view.id in ids else view for view in self.views]
-        return Outlook(views, self.rows, self.nodes)
+        return Outlook(views, self.rows, self.nodes, self.busy_s)
 
     def devices(self, name: str = "") -> Outlook:
         """Without function hosts; the one of this name if there is a name."""
@@ -51,18 +53,20 @@ class Outlook:
     def _of(self, views: Iterable[DeviceView]) -> Outlook:
         left = list(views)
         names = {view.node for view in left}
-        return Outlook(left, self.rows, [node for node in self.nodes if node.name in names])
+        nodes = [node for node in self.nodes if node.name in names]
+        return Outlook(left, self.rows, nodes, self.busy_s)
 
 
 class Placing:
     """What one proxy has learned of its functions and devices, and the policy that uses it."""
 
-    def __init__(self, directory: Directory, chooser: Chooser, clock: Clock) -> None:
+    def __init__(self, directory: Directory, chooser: KeptPoolChooser, clock: Clock) -> None:
         self._directory = directory
         self._chooser = chooser
         self._clock = clock
         self._durations = Durations()
         self._residency = Residency()
+        self._sight = Sight()
         self._held: dict[LeaseGrant, tuple[Want, float]] = {}
 
     async def look(self) -> Outlook:
@@ -71,23 +75,21 @@ class Placing:
         return self.outlook(rows, leases)
 
     def outlook(self, rows: Sequence[DeviceRow], leases: Sequence[LeaseRow]) -> Outlook:
-        busy_s: dict[int, float] = {}
-        names: dict[int, set[str]] = {}
+        known = self._sight.follow(rows)
+        leased = Leased(self._expected)
         for lease in leases:
-            device, name = lease.device_id, name_of(lease.tenant_id, lease.function_name)
-            left_s = remaining(self._expected(name), lease.held_s)
-            busy_s[device] = max(left_s, busy_s.get(device, 0.0))
-            names.setdefault(device, set()).add(name)
-        now = self._now_s()
-        views = [
-            replace(
-                view,
-                busy_until_s=busy_s.get(row.id, 0.0),
-                weights=self._residency.on(row.id, row.incarnation, now) | names.get(row.id, set()),
-            )
-            for row, view in zip(rows, pool_views(rows, leases), strict=True)
-        ]
-        return Outlook(views, {row.id: row for row in rows}, node_views(rows, leases))
+            leased.add(lease)
+        views = self._sight.views(self._held_on(known, leased))
+        return Outlook(views, known, self._sight.nodes(leased.cpu_by_node(known)), leased.busy_s)
+
+    def _held_on(self, rows: Mapping[int, DeviceRow], leased: Leased) -> dict[int, Held]:
+        """What leases and this proxy's memory tell of devices; of most others there is nothing to tell."""
+        held, now = leased.held(), self._now_s()
+        for device in self._residency.devices:
+            if device in rows and (lately := self._residency.on(device, rows[device].incarnation, now)):
+                here = held.get(device, Held())
+                held[device] = here._replace(weights=here.weights | lately)
+        return held
 
     def request(self, want: Want) -> Request:
         """What placement is asked for."""
@@ -105,7 +107,7 @@ class Placing:
 
     def choose(self, request: Request, outlook: Outlook) -> DeviceView | None:
         """The device for it now, or None if none has room."""
-        return self._chooser.choose(request, outlook.views, outlook.nodes)
+        return self._chooser.choose(request, outlook.views, outlook.nodes, outlook.busy_s)
 
     # --- learning
     def took(self, want: Want, grant: LeaseGrant) -> None:

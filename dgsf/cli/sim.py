@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from dgsf.core.placement import Speeds
     from dgsf.core.placement.consolidate import MoveRules
     from dgsf.sim.experiment import Experiment, Progress
+    from dgsf.sim.pools import PoolSpec
     from dgsf.sim.result import Result
     from dgsf.sim.workload import Workload
 
@@ -58,7 +59,8 @@ Dates and times are written like 2024-01-31 13:45:00; cpu_milli is 1000 per core
     "--pool",
     default="T4:64",
     show_default=True,
-    help="'A100:8,T4:16', 'A100:4x8@96' (nodes x devices @ cores) or nodes.csv",
+    help="'A100:8,T4:16', 'A100:4x8@96' (nodes x devices @ cores), 'B200=192/10/6.50:8' (GiB / speed beside a T4 / "
+    "price per hour, for types that are not known) or nodes.csv",
 )
 @click.option(
     "--arrivals", type=click.Choice((*DRAWN, *TRACES)), default="bursts", show_default=True, help="drawn, or a trace"
@@ -153,7 +155,7 @@ Dates and times are written like 2024-01-31 13:45:00; cpu_milli is 1000 per core
     "--keep-warm",
     metavar="learned|fixed:N",
     help="instead of --idle-s: production's DGSF_KEEP_WARM; learned: what stays and what is started ahead follows from "
-    "past calls, for no more device time than 60 s each would cost (slow: it is asked twice per simulated second)",
+    "past calls, for no more device time than 60 s each would cost (slow: asked up to twice per simulated second)",
 )
 @click.option(
     "--mtbf-h", type=click.FloatRange(0, MOST), default=0.0, help="mean hours between failures of a device; 0: none"
@@ -210,6 +212,7 @@ def command(plot: Path | None, html: Path | None, as_json: bool, **given: Any) -
     two_ways = options.against_exclusive
     options, changes = _changes(options)
     wanted = _experiment(options, changes)
+    _tell_assumed_types(wanted.pool)
     plan = prepare(wanted.workload(options.seed)) if options.planned else None
     runs = wanted.seeds * (2 if two_ways else len(wanted.policies))
     with _progress(runs) as tell:
@@ -219,6 +222,7 @@ def command(plot: Path | None, html: Path | None, as_json: bool, **given: Any) -
     _show(results, title, as_json, planned)
     if two_ways and not as_json:
         _show_ratio(*results)
+        _show_sharing(options)
     found = {"calls": results[0].calls, "policies": wanted.policies, "duty": _duties(options, wanted), **changes}
     notes = [] if planned is None else [describe(planned, results[0].policy, results[0].gpu_hours)]
     _write(results, title, plot, html, assumed(options, wanted.rules, found), notes)
@@ -375,6 +379,25 @@ def _show(results: list[Result], title: str, as_json: bool, planned: float | Non
     show_rows(rows(results), ("figure", *(result.policy for result in results)), empty="")
     if planned is not None:
         click.echo(describe(planned, results[0].policy, results[0].gpu_hours))
+
+
+def _tell_assumed_types(pool: PoolSpec) -> None:
+    """Types of a file that nothing is known of, on stderr: they change speeds and costs."""
+    from dgsf.sim.devicetypes import STAND_IN, TYPES
+
+    if pool.assumed:
+        stand_in = f"a {STAND_IN} ({TYPES[STAND_IN]})"
+        click.echo(
+            f"{', '.join(pool.assumed)}: no figures are known of these types, each counts as {stand_in}", err=True
+        )
+
+
+def _show_sharing(options: Options) -> None:
+    """What the comparison stands on: without these, sharing would cost nothing."""
+    click.echo(
+        f"assumed of calls that share a device: each needs it for itself for {options.duty:g} of its run (--duty), and "
+        f"is slowed by {options.interference:g} by each call beside it (--interference)"
+    )
 
 
 def _show_ratio(shared: Result, exclusive: Result) -> None:

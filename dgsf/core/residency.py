@@ -7,6 +7,7 @@ good for a while, and only for the device's life in which it was made.  Time com
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Collection
 
 LATELY_S = 1800.0
 NAMES = 64  # per device
@@ -30,6 +31,11 @@ class Residency:
         if len(names) > self._names:
             names.popitem(last=False)
         self._devices[device_id] = (incarnation, names)
+
+    @property
+    def devices(self) -> Collection[int]:
+        """Those of which anything is remembered."""
+        return self._devices.keys()
 
     def on(self, device_id: int, incarnation: int, now: float) -> frozenset[str]:
         """What was lately on this life of the device."""

@@ -7,6 +7,7 @@ A device is resident while it holds any.  Time comes in as seconds.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping
 
@@ -34,6 +35,10 @@ class FixedShadow:
                 mine.append((now, self._place()))
             mine[:needed] = [(now, device) for _, device in mine[:needed]]
         self._expire(now)
+
+    def next_end(self) -> float:
+        """When the next of its instances goes, if no call comes."""
+        return min((mine[-1][0] for mine in self._instances.values()), default=math.inf) + self._idle_s
 
     def _place(self) -> int:
         room = [(held, -device) for device, held in self._held.items() if held < self._slots]

@@ -8,6 +8,7 @@ just used is left alone for a moment, however little is expected of it.  Pure: w
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -58,6 +59,7 @@ class Warmth:
         self.budget = Budget(allowed=CREDIT_S)
         self._policy = KeepWarm(slots, load_s, self.budget)
         self._shadow = FixedShadow(slots, idle_s)
+        self._used: dict[int, float] = {}  # device: when the last of its workers became idle; -inf: one is busy
         self._again: dict[int, float] = {}  # device: when to look at it again
         self._reviewed: dict[int, float] = {}
         self._due: dict[str, float] = {}  # regular functions: when to start one ahead
@@ -80,6 +82,15 @@ class Warmth:
         devices = self._to_review(workers, now)
         orders = self._review(devices, _Fleet(workers), busy, now) if devices else []
         return [*orders, *self._regular(workers, now)]
+
+    def quiet_until(self) -> float:
+        """After a look that ordered nothing: until then another says nothing either, if no worker changes."""
+        times = [self._forgot + FORGET_EVERY_S, self._shadow.next_end(), *self._due.values()]
+        for device, last in self._used.items():
+            settled = last + SETTLED_S
+            fresh = not math.isinf(last) and last > self._reviewed.get(device, -1.0)
+            times.append(settled if fresh else max(settled, self._again.get(device, 0.0)))
+        return min(times)
 
     def again(self, device: int) -> None:
         """What was ordered there could not be done now: look at it again."""
@@ -123,7 +134,8 @@ class Warmth:
             self.budget.spent += len({each.device for each in workers}) * (now - self._now)
         self._now = now
         peak = {function: max(levels) for function, levels in reached.items()}
-        self._shadow.look({name: max(busy[name], peak.get(name, 0)) for name in busy.keys() | peak.keys()}, now)
+        names = dict.fromkeys((*busy, *peak))  # not a set: its order, and so what is placed where, is another each run
+        self._shadow.look({name: max(busy[name], peak.get(name, 0)) for name in names}, now)
         self.budget.allowed = CREDIT_S + self._shadow.resident_s
 
     def _ended(self, reached: Mapping[str, Collection[int]], busy: Counter[str], now: float) -> None:
@@ -147,6 +159,7 @@ class Warmth:
         working = {each.device for each in workers if each.idle_since is None}
         for each in workers:
             used[each.device] = max(used.get(each.device, 0.0), each.idle_since or 0.0)
+        self._used = used | dict.fromkeys(working, -math.inf)
         self._again = {device: self._again.get(device, 0.0) for device in used}
         self._reviewed = {device: at for device, at in self._reviewed.items() if device in used}
         found = []

@@ -9,6 +9,7 @@ for bit: nothing here reads a clock or an unseeded random number.
 from __future__ import annotations
 
 import heapq
+import math
 from array import array
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterable
@@ -29,7 +30,6 @@ from dgsf.sim.workload import Workload
 
 END, EXPIRE, COPIED, FAIL, REPAIR, LOOK = range(6)
 _TELL_EVERY = 20_000
-_DEEP = 16  # waiting functions that are put in order
 MOST_ATTEMPTS = 10  # of one call on devices that fail under it; then it is lost
 _PATIENCE = 100  # repairs of each device without a start, after which the calls that still wait are given up
 Progress = Callable[[int], None]
@@ -43,7 +43,7 @@ class Simulator:
         self.rules = rules
         self.policy = policy
         self.machine = Machine(spec, policy, rules.seed)
-        self.now = 0.0
+        self.now = self._next_arrival = 0.0
         count = len(workload.functions)
         owners = workload.owners()
         durations = workload.lives_s() if rules.durations else {}
@@ -60,8 +60,9 @@ class Simulator:
         self._events: list[tuple[float, int, int, Instance | int, int]] = []
         self._made = 0
         self._freed = 0  # rises whenever something may have become placeable
-        self._shapes = [self._shape(request) for request in self._requests]
-        self._refused: dict[object, int] = {}  # shape: `_freed` when it was refused
+        numbers: dict[object, int] = {}
+        self._shapes = [numbers.setdefault(self._shape(each), len(numbers)) for each in self._requests]
+        self._refused: dict[int, int] = {}  # shape: `_freed` when it was refused
         self._tracked = bool(rules.mtbf_h or rules.moves)
         self._on: dict[int, dict[Instance, None]] = {}  # device: its instances, if devices fail or calls move
         self.mover = Mover(rules.moves, rules.idle_s, self.machine.pool, self._on) if rules.moves else None
@@ -95,7 +96,7 @@ class Simulator:
             self._later(LOOK_S, LOOK, 0)
         events, pop, index, timeline = self._events, heapq.heappop, 0, self.timeline
         while index < calls:
-            at = arrivals[index]
+            self._next_arrival = at = arrivals[index]
             while events and events[0][0] <= at:
                 self._handle(*pop(events))
             if at > timeline.next_s:
@@ -105,6 +106,7 @@ class Simulator:
             index += 1
             if progress is not None and index % _TELL_EVERY == 0:
                 progress(index)
+        self._next_arrival = math.inf
         while (self._running or self._copying or self._can_go_on()) and events:
             self._handle(*pop(events))
         timeline.close(self)
@@ -259,8 +261,7 @@ class Simulator:
         if self._warming is not None:
             self._warming.began(item.function)
         if self._sharing is None:
-            self._made += 1
-            heapq.heappush(self._events, (now + item.work, self._made, END, item, item.version))
+            self._later_end(item, now + item.work)
         else:
             self._sharing.joined(item, spec.duty, now)
 
@@ -364,7 +365,8 @@ class Simulator:
             self._serve_waiting()
         if ahead is not None:
             self._start_ahead(*ahead)
-        self._later(LOOK_S, LOOK, 0)
+        next_event = min(self._next_arrival, self._events[0][0]) if self._events else self._next_arrival
+        self._later(LOOK_S if self._waiting else self._warming.next_look_s(self.now, next_event), LOOK, 0)
 
     def _start_ahead(self, function: int, device: int | None, displaced: Instance | None) -> None:
         """Where there is room, or in place of one that is still idle; loaded ones of its function are used first."""
@@ -423,31 +425,29 @@ class Simulator:
 
     # --- waiting ------------------------------------------------------------------------------
     def _serve_waiting(self) -> None:
-        """Something was freed: start what fits, in the order of fairness, looking a few functions deep."""
-        tries = self.rules.backfill
+        """Something was freed: start all that fits, in the order of fairness; each shape is refused at most once."""
+        refused, shapes = self._refused, self._shapes
         for function in self._order():
-            queue = self._queues[function]
-            while queue and tries > 0:
-                idle = self._idle[function]
+            idle, queue = self._idle[function], self._queues[function]
+            if refused.get(shapes[function]) == self._freed and not idle:  # as of most, where many wait
+                continue
+            while queue:
                 if idle:
                     self._use(idle.pop(), self._next(queue))
                     continue
                 placed = self._open(function)
                 if not isinstance(placed, Instance):
-                    tries -= 1
                     break
                 self._start_cold(placed, self._next(queue))
             if not queue:
                 del self._waiting[function]
-            if tries <= 0:
-                return
 
     def _order(self) -> list[int]:
         """Waiting functions: by the turn of the tenant of their first call, or by age."""
         if self._fair is None or len(self._waiting) < 2:
             return list(self._waiting)
         queues, turn = self._queues, self._fair.turn
-        return heapq.nsmallest(_DEEP, self._waiting, key=lambda name: (turn(queues[name][0]), queues[name][0]))
+        return sorted(self._waiting, key=lambda name: (turn(queues[name][0]), queues[name][0]))
 
     # --- failures -----------------------------------------------------------------------------
     def _first_failures(self) -> None:

@@ -1,19 +1,20 @@
 """Pools of devices, from a short text or a CSV file of nodes.
 
 'A100:8,T4:16' is 8 A100 and 16 T4 on nodes of up to 8; 'A100:4x8' is 4 nodes of 8; 'A100:4x8@96' gives each node 96
-CPU cores.  A CSV has the columns of the openb trace: sn, cpu_milli, memory_mib, gpu, model.  Memory, speed and price of
-a type come from one table of rough, stated figures; unknown types get the figures of a T4.
+CPU cores; 'B200=192/10/6.50:8' says what a type has that the table of types does not know.  A CSV has the columns of
+the openb trace: sn, cpu_milli, memory_mib, gpu, model; types that are not in the table count as a T4 there.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from dgsf.core.placement import Speeds
 from dgsf.errors import TraceError, UsageError
+from dgsf.sim.devicetypes import STAND_IN, TYPES, DeviceType, known, of_figures, unknown
 from dgsf.sim.tracefiles import MOST_MIB, MOST_MILLI, distinct, numbered_rows, optional_text, shown, text, whole
 
 NODE_DEVICES = 8
@@ -21,29 +22,9 @@ MOST_DEVICES = 1_000_000
 MOST_CORES = 1_000_000  # of one node
 _CORES_PER_DEVICE = 12
 _HOST_MIB_PER_DEVICE = 128 * 1024
-_PART = re.compile(r"(?P<type>[A-Za-z][\w.-]*):(?P<first>[0-9]+)(?:x(?P<each>[0-9]+))?(?:@(?P<cores>[0-9]+))?")
-
-
-@dataclass(frozen=True, slots=True)
-class DeviceType:
-    """What a device of this type has: memory, speed beside a T4, price of an hour."""
-
-    memory_mib: int
-    speed: float
-    price_per_h: float
-
-
-TYPES = {
-    "T4": DeviceType(16 * 1024, 1.0, 0.35),
-    "K80": DeviceType(12 * 1024, 0.35, 0.25),
-    "P100": DeviceType(16 * 1024, 1.2, 0.75),
-    "V100M16": DeviceType(16 * 1024, 2.0, 1.50),
-    "V100M32": DeviceType(32 * 1024, 2.0, 1.80),
-    "V100": DeviceType(32 * 1024, 2.0, 1.80),
-    "A10": DeviceType(24 * 1024, 1.8, 0.90),
-    "A100": DeviceType(80 * 1024, 4.0, 2.80),
-    "H100": DeviceType(80 * 1024, 8.0, 5.50),
-}
+_PART = re.compile(
+    r"(?P<type>[A-Za-z][\w.-]*)(?:=(?P<figures>[0-9./]+))?:(?P<first>[0-9]+)(?:x(?P<each>[0-9]+))?(?:@(?P<cores>[0-9]+))?"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,18 +45,27 @@ class PoolSpec:
     name: str
     nodes: Sequence[Node]
     speeds: Speeds | None = None  # by function and type, instead of the type's one figure
+    own: Mapping[str, DeviceType] = field(default_factory=dict)  # figures that came with the pool, by upper-case name
 
     @property
     def devices(self) -> int:
         return sum(node.devices for node in self.nodes)
 
     def figures(self, type_: str) -> DeviceType:
-        return TYPES.get(type_.upper(), TYPES["T4"])
+        name = type_.upper()
+        return self.own.get(name) or TYPES.get(name) or TYPES[STAND_IN]
+
+    @property
+    def assumed(self) -> list[str]:
+        """Types of its devices that nothing is known of: they count as the stand-in."""
+        types = {node.type for node in self.nodes if node.devices}
+        return sorted(type_ for type_ in types if type_.upper() not in self.own and not known(type_))
 
 
 def parse_pool(words: str) -> PoolSpec:
     """A pool from text such as 'A100:8,T4:4x8@96'."""
     nodes: list[Node] = []
+    own: dict[str, DeviceType] = {}
     for part in words.split(","):
         match = _PART.fullmatch(part.strip())
         if match is None:
@@ -83,10 +73,14 @@ def parse_pool(words: str) -> PoolSpec:
                 f"--pool {words!r}: {part.strip()!r} is no group of devices; "
                 "write TYPE:DEVICES, TYPE:NODESxDEVICES or TYPE:NODESxDEVICES@CORES"
             )
+        if match["figures"] is not None:
+            own[match["type"].upper()] = of_figures(match["type"], match["figures"])
         nodes += _nodes(match, len(nodes))
-    pool = PoolSpec(words, nodes)
+    pool = PoolSpec(words, nodes, own=own)
     if not 1 <= pool.devices <= MOST_DEVICES:
         raise UsageError(f"--pool {words!r}: has {pool.devices} devices; 1 to {MOST_DEVICES:,} are possible")
+    if pool.assumed:
+        raise unknown(pool.assumed[0])
     return pool
 
 

@@ -22,7 +22,6 @@ from dgsf.core.residency import LATELY_S
 from dgsf.sim.instance import Instance
 
 MOST_PLACES = 32  # with the weights and room that are looked at; where there are more, any of the first will do
-_WITH_ROOM = "\0"  # no function's name: those places of one function's weights that have room for it
 
 
 class Resident:
@@ -73,9 +72,9 @@ class Resident:
 class DrawnPlacer:
     """Places like a Placer whose policy minds weights, at the price of one whose policy does not.
 
-    A Placer keeps scores by shape and weights, which for many functions on many devices is mostly scoring anew.  But
-    weights change the score only of the few devices where they are: so the best of all others is asked for without
-    them, and the policy scores that one and those few (at most `MOST_PLACES`).
+    A Placer scores all devices with the weights, and keeps scores of the function where these are many; where loads end
+    as fast as in a simulation, that is mostly scoring anew.  So the best of all is asked for without weights, and the
+    policy scores that one and a few of those that have them (at most `MOST_PLACES`).
     """
 
     def __init__(self, placer: Placer) -> None:
@@ -90,12 +89,12 @@ class DrawnPlacer:
         share = 0 if request.devices else request.share or 0
         if not 0 < share < WHOLE or isinstance(found, Refusal):
             return found
-        room = sorted(place for place in pool.resident.get(request.weights, ()) if pool.room[place] >= share)
+        left = pool.room.item  # of one place at a time; an index would make a numpy number of each
+        room = sorted(place for place in pool.resident.get(request.weights, ()) if left(*place) >= share)
         if not room:
             return found
         del room[MOST_PLACES:]
-        pool.resident[_WITH_ROOM] = set(room)
-        need = self._need(replace(request, weights=_WITH_ROOM))
+        need = self._need(request).instead(request, room)
         rows = np.array(sorted({found.row, *(row for row, _ in room)}))
         rows = rows[policy.able(pool, need, rows)]
         values, columns = policy.score(pool, need, rows)

@@ -35,7 +35,7 @@ class Result:
     gpu_hours: float  # of devices that hold anything
     busy_gpu_hours: float  # of calls, by their shares
     cost: float
-    fairness: float  # Jain's index over tenants' device time
+    fairness: float  # Jain's index over the device time of tenants that called
     fairness_stretch: float  # and over their mean of (arrival to end) over run time
     slo_misses: float  # part of all calls
     retried: float
@@ -79,7 +79,7 @@ def summarise(run: Simulator) -> Result:
         gpu_hours=machine.held_s / 3600,
         busy_gpu_hours=run.busy_s / 3600,
         cost=machine.cost,
-        fairness=jain(run.tenant_s),
+        fairness=jain([run.tenant_s[tenant] for tenant in sorted(set(run.workload.tenant))]),
         fairness_stretch=jain(_stretch_by_tenant(run, done)),
         slo_misses=_slo_misses(run, done),
         retried=run.retried,

@@ -33,7 +33,6 @@ class Rules:
     exclusive: bool = False  # every call gets a whole device
     slo_s: float = 0.0  # a call must end within so long; 0: within slo_factor x its own run
     slo_factor: float = 3.0
-    backfill: int = 8  # how many waiting functions are tried when something is freed
     moves: MoveRules | None = None  # running calls may move so that devices can be given up
     seed: int = 0
 

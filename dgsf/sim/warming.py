@@ -1,12 +1,14 @@
 """Learned keep-warm in a simulation: the rule that proxies ask (`core.warmth`), asked about simulated instances.
 
-As in production, it is asked twice a second of virtual time, told which instances there are and how many of each
-function calls have kept busy since, and answers which to give up and which to start ahead.  It also says who is wanted
-least when one must give way.  It decides nothing of its own; opening and closing are the engine's.
+As in production, it is asked twice a second of virtual time, but not while nothing happens and it would have nothing
+to say.  It is told which instances there are and how many of each function calls have kept busy since, and answers
+which to give up and which to start ahead.  It also says who is wanted least when one must give way.  It decides nothing
+of its own; opening and closing are the engine's.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from statistics import median_low
 
@@ -39,6 +41,7 @@ class Warming:
         self._busy = [0] * len(requests)
         self._reached: dict[str, set[int]] = {}
         self._ahead_at = -AHEAD_PAUSE_S
+        self._quiet = False  # the last look ordered nothing, and nothing is put off
         self._put_off: dict[Start, float] = {}  # to be tried again until then
         self.longest_s = max(rules.idle_s, LONGEST_S)
 
@@ -60,9 +63,20 @@ class Warming:
             for order in orders
             if isinstance(order, Ahead)
         ]
+        self._quiet = not orders and not self._put_off
         loading = sum(item.ready_at > now for item in items)
         busy = waits or now - self._ahead_at < AHEAD_PAUSE_S or loading >= AHEAD_AT_ONCE
         return gone, self._next(starts, {item.function for item in items}, now, busy=busy)
+
+    def next_look_s(self, now: float, next_event: float) -> float:
+        """In how long to look again, a multiple of the usual time: once more before `next_event` changes the world.
+
+        What is there at a look counts for the time since the last one, so that must not reach over a change.
+        """
+        if not self._quiet or math.isinf(next_event):
+            return LOOK_S
+        quiet = (self._warmth.quiet_until() - now) // LOOK_S - 1  # one less: times are rounded
+        return LOOK_S * max(1.0, min(quiet, math.ceil((next_event - now) / LOOK_S) - 1))
 
     def _next(self, starts: list[Start], there: set[int], now: float, *, busy: bool) -> Start | None:
         """A regular function's start is not said again, so it is remembered for a while."""

@@ -52,6 +52,12 @@ class DeviceStore:
             await connection.execute(sql("touch_meta"))
         return _device(record)
 
+    async def version(self) -> int:
+        """Rises with every change of a device but its heartbeats and round trips."""
+        async with self._database.acquire() as connection:
+            found: int = await connection.fetchval(sql("meta_version"))
+        return found
+
     async def list_devices(self) -> list[DeviceRow]:
         async with self._database.acquire() as connection:
             return [_device(record) for record in await connection.fetch(sql("list_devices"))]

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dgsf.core.placement import Chooser, DeviceView, NodeView, Refusal, Request
+from dgsf.core.placement import DeviceView, KeptPoolChooser, NodeView, Refusal, Request
 from dgsf.core.placement.model import Slice
-from dgsf.core.placement.registry import Chooser as FreshChooser
+from dgsf.core.placement.registry import FreshPoolChooser
 from dgsf.core.policies import PLACEMENT_POLICIES
 
 GIB = 1024**3
@@ -59,7 +59,7 @@ class World:
     def __init__(self, name):
         self.views = {number: view(number) for number in range(8)}
         self.nodes = [NodeView(f"n{number}", 16_000) for number in range(3)]
-        self.kept, self.fresh = Chooser(name, Random(3)), FreshChooser(name, Random(3))
+        self.kept, self.fresh = KeptPoolChooser(name, Random(3)), FreshPoolChooser(name, Random(3))
 
     def change(self, number, **changes):
         if number in self.views:

@@ -54,10 +54,20 @@ def test_what_stays_warm_is_learned_as_in_production_or_fixed(sim):
     assert sim(*words, "learned")[1] == found["learned"]
 
 
+def test_whoever_simulates_types_of_a_file_reads_what_they_count_as(sim, tmp_path):
+    file = tmp_path / "nodes.csv"
+    file.write_text("sn,cpu_milli,memory_mib,gpu,model\na,64000,100000,2,G3\nb,64000,100000,2,G2\n")
+    code, _, err = sim("--pool", str(file))
+    assert code == 0
+    assert "G2, G3: no figures are known of these types, each counts as a T4 (16 GiB, speed 1, 0.35 per hour)" in err
+    assert sim("--pool", "G3:4")[0] == 2 and sim("--pool", "G3=24/2/1:4")[2] == ""
+
+
 def test_sharing_is_compared_with_exclusive_devices(sim):
     code, out, _ = sim("--against-exclusive", "--rate", "10")
     assert code == 0
     assert "queueing delay with sharing ÷ exclusive devices: 0." in out
+    assert "each needs it for itself for 0.5 of its run (--duty), and is slowed by 0.05 by each call beside it" in out
     assert "nothing to gain" in sim("--against-exclusive", "--rate", "0.1", "--arrivals", "poisson")[1]
     assert sim("--against-exclusive", "--exclusive")[0] == 2
 

@@ -1,10 +1,12 @@
 """Which device the next worker goes to."""
 
 from dataclasses import replace
+from random import Random
 
 import pytest
 
-from dgsf.core.placement import Chooser, DeviceView, Refusal, Request, choose, why_not
+from dgsf.core.placement import DeviceView, KeptPoolChooser, Refusal, Request, choose, placer, why_not
+from dgsf.core.placement.ours import Dgsf
 
 GIB = 1024**3
 
@@ -79,13 +81,13 @@ def test_what_can_never_be_had_is_refused_for_ever_by_its_true_reason(asked, rea
         replace(device(number, healthy=number == 1), memory_bytes=size * GIB, node="n", node_cpu_milli=8000)
         for number, size in ((1, 8), (2, 4))
     )
-    answer = Chooser().place(Request(**{"types": ("any",), "memory_bytes": 0} | asked), [large, small])
+    answer = KeptPoolChooser().place(Request(**{"types": ("any",), "memory_bytes": 0} | asked), [large, small])
     assert isinstance(answer, Refusal) and not answer.ever
     assert answer.reason.startswith(reason)
 
 
 def test_what_is_taken_now_is_refused_for_now_with_all_that_has_to_be_free():
-    answer = Chooser().place(Request(("any",), 8 * GIB, cpu_milli=500), [device(1, free=GIB)])
+    answer = KeptPoolChooser().place(Request(("any",), 8 * GIB, cpu_milli=500), [device(1, free=GIB)])
     asked = "250/1000 of a device, 8.0 GiB (8589934592 bytes) of memory and 0.5 processors"
     assert answer == Refusal(f"no healthy device of a fitting type has {asked} free now")
 
@@ -104,9 +106,41 @@ def test_a_request_that_makes_no_sense_is_not_made(wrong):
 
 
 def test_a_kept_pool_forgets_weights_that_are_gone_and_measures_memory_by_what_is_free_now():
-    chooser, wanted = Chooser(), Request(("any",), GIB, weights="f")
+    chooser, wanted = KeptPoolChooser(), Request(("any",), GIB, weights="f")
     cold = [device(1), device(2)]
     warm = [cold[0], replace(cold[1], weights=frozenset("f"))]
     assert [chooser.choose(wanted, pool).id for pool in (cold, warm, cold)] == [1, 2, 1]
     pools = [[device(1), device(2)], [device(1, free=3 * GIB), device(2, free=2 * GIB)], [device(2), device(1)]]
     assert [chooser.choose(wanted, pool).id for pool in pools] == [1, 2, 1]
+
+
+def test_functions_of_one_shape_share_their_scores_wherever_their_weights_are(monkeypatch):
+    scored = []
+    plain = Dgsf.score
+
+    def counted(self, pool, need, rows):
+        scored.append(len(rows))
+        return plain(self, pool, need, rows)
+
+    monkeypatch.setattr(Dgsf, "score", counted)
+    pool = [replace(device(number), weights=frozenset({f"f{number}"})) for number in range(1, 31)]
+    chooser = KeptPoolChooser()
+    for number in range(30, 0, -1):
+        answer = chooser.place(Request(("any",), GIB, weights=f"f{number}"), pool)
+        assert answer.devices == (number,)
+    assert scored == [30, 1, *[1] * 29], "all once, and for each the one device that draws it"
+
+
+@pytest.mark.parametrize("duration_s", [0.0, 60.0])
+def test_weights_draw_alike_on_few_devices_and_on_many(monkeypatch, duration_s):
+    random, asked = Random(7), Request(("any",), GIB, weights="f", duration_s=duration_s)
+    for _ in range(20):
+        pool = [
+            replace(device(number, free=random.randint(0, 4) * GIB), weights=frozenset(random.choice(("", "f"))))
+            for number in range(1, 20)
+        ]
+        answers = set()
+        for few in (0, 64):
+            monkeypatch.setattr(placer, "FEW", few)
+            answers.add(KeptPoolChooser().place(asked, pool))
+        assert len(answers) == 1

@@ -9,8 +9,8 @@ import pytest
 
 from dgsf.config import load_settings
 from dgsf.core.placement import (
-    Chooser,
     DeviceView,
+    KeptPoolChooser,
     NodeView,
     Placement,
     Placer,
@@ -243,12 +243,12 @@ def test_types_that_share_a_node_share_its_processors():
 
 def test_equal_types_are_written_with_a_bar():
     devices = [gpu(1, type_="T4", free=900), gpu(2, type_="A10", free=300), gpu(3, type_="A100", free=100)]
-    chooser = Chooser("best_fit")
+    chooser = KeptPoolChooser("best_fit")
     assert chooser.choose(Request(("T4|A10", "A100"), 0, share=100), devices).id == 2
 
 
 def test_a_chooser_goes_on_learning_between_views():
-    chooser = Chooser("fgd")
+    chooser = KeptPoolChooser("fgd")
     for _ in range(40):
         chooser.place(share(700), [gpu(1)])
     assert chooser.place(share(300), [gpu(1, free=700), gpu(2, free=300)]).devices == (2,)

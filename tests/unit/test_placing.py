@@ -8,11 +8,14 @@ import pytest
 
 from dgsf.clock import ManualClock
 from dgsf.core.durations import Durations, remaining
-from dgsf.core.placement import Chooser, DeviceView, Placer, Pool
+from dgsf.core.placement import DeviceView, KeptPoolChooser, Placer, Pool, Request
 from dgsf.core.placement.gavel import Gavel
 from dgsf.core.placement.model import NO_SLICE
+from dgsf.core.placement.registry import FreshPoolChooser
 from dgsf.core.residency import Residency
 from dgsf.store.rows import DeviceRow, LeaseGrant, LeaseRow
+from dgsf.store.views import node_views, pool_views
+from proxy.directory import Directory
 from proxy.placing import Placing
 from proxy.post import Want
 
@@ -50,7 +53,7 @@ class Held:
 
     def __init__(self):
         self.clock = ManualClock()
-        self.placing = Placing(None, Chooser(), self.clock)
+        self.placing = Placing(None, KeptPoolChooser(), self.clock)
 
     def worker(self, function, device, seconds, incarnation=1, **changes):
         grant = LeaseGrant(device, 0, 1, incarnation)
@@ -157,7 +160,10 @@ def test_processors_are_those_of_the_node_whichever_of_its_servers_they_were_giv
 
 @pytest.mark.parametrize("policy", ["conspirator", "dgsf_slices"])
 def test_the_slice_of_production_is_a_slot_whichever_policy_places_it(policy):
-    chooser, views = Chooser(policy), Held().placing.outlook([row(1), row(2)], [lease(1, 0, "g", tenant=2)]).views
+    chooser, views = (
+        KeptPoolChooser(policy),
+        Held().placing.outlook([row(1), row(2)], [lease(1, 0, "g", tenant=2)]).views,
+    )
     for tenant in (1, 2):
         asked = Held().placing.request(want("f", tenant_id=tenant))
         answer = chooser.place(asked, views)
@@ -175,3 +181,93 @@ def test_a_function_goes_where_its_calls_were_seen_to_be_fast():
         held.placing.ran("b", rows[2], 1e-3)  # the body of a fabric function; its device is elsewhere
     assert held.chosen("a", rows[:2]) == 1
     assert held.chosen("b", rows[:2]) == 2
+
+
+def test_a_look_makes_only_the_views_of_devices_that_have_changed():
+    held, rows = Held(), [row(number) for number in range(1, 6)]
+    leases = [lease(1, 0, "f"), lease(2, 0, "g")]
+    before = held.placing.outlook(rows, leases).views
+    later = datetime(2026, 1, 2, tzinfo=UTC)
+    again = [replace(each, heartbeat_at=later) for each in rows]
+    aged = [replace(each, held_s=each.held_s + 5.0) for each in leases]
+    held.placing.took(want("h"), LeaseGrant(3, 0, 1, 1))
+    after = held.placing.outlook(again, [*aged, lease(4, 0, "f")]).views
+    changed = [new.id for old, new in zip(before, after, strict=True) if old is not new]
+    assert changed == [3, 4], "neither a heartbeat nor the age of a lease changes what a device looks like"
+    assert after[2].weights == {"1/h"}
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_views_that_are_kept_are_those_that_would_be_made_anew(seed):
+    random, held, rows, leases = Random(seed), Held(), [row(number, info={"cpus": 8}) for number in range(1, 9)], []
+    for _ in range(30):
+        what = random.randrange(6)
+        if what == 0:
+            number = random.randint(1, 9)
+            rows = sorted(
+                [*(each for each in rows if each.id != number), row(number, node=random.choice("ab"))], key=_id
+            )
+        elif what == 1:
+            rows = rows[1:] or rows
+        elif what == 2:
+            state, life = random.choice(("healthy", "lost")), random.randint(1, 2)
+            rows = [replace(rows[0], state=state, incarnation=life), *rows[1:]]
+        elif what == 3:
+            held.worker(random.choice("fg"), random.randint(1, 9), 1000, incarnation=random.randint(1, 2))
+        elif what == 4 and leases:
+            leases = leases[1:]
+        else:
+            function = random.choice("fgh")
+            leases = [
+                *leases,
+                lease(random.randint(1, 9), 0, function, random.random() * 99, cpu_milli=random.choice((0, 700))),
+            ]
+        outlook = held.placing.outlook(rows, leases)
+        fresh = Placing(None, KeptPoolChooser(), held.clock)
+        fresh._residency, fresh._durations = held.placing._residency, held.placing._durations
+        assert outlook == fresh.outlook(list(rows), leases)
+        assert [replace(view, weights=frozenset()) for view in outlook.views] == pool_views(rows, leases)
+        assert outlook.nodes == node_views(rows, leases) and outlook.rows == {each.id: each for each in rows}
+
+
+def _id(device):
+    return device.id
+
+
+@pytest.mark.parametrize("chooser", [KeptPoolChooser, FreshPoolChooser])
+def test_until_when_devices_are_in_use_can_be_told_apart_from_their_views(chooser):
+    views, asked = (
+        [DeviceView(n, "a", "cuda", True, 4, GIB, 2, GIB) for n in (1, 2)],
+        Request(("any",), 0, duration_s=60.0),
+    )
+    chosen = chooser()
+    for busy_s, device in (({1: 60.0, 2: 900.0}, 1), ({1: 900.0, 2: 60.0}, 2), ({2: 60.0, 7: 1.0}, 2), (None, 1)):
+        assert chosen.choose(asked, views, busy_s=busy_s).id == device
+    told = [replace(view, busy_until_s=at) for view, at in zip(views, (900.0, 60.0), strict=True)]
+    assert chosen.choose(asked, told).id == 2
+
+
+class Stores:
+    """Devices and leases as a directory reads them."""
+
+    def __init__(self, rows):
+        self.rows, self.raised, self.read = rows, 1, 0
+
+    async def version(self):
+        return self.raised
+
+    async def list_devices(self):
+        self.read += 1
+        return list(self.rows)
+
+    async def list_leases(self, _tenant):
+        return []
+
+
+async def test_rows_of_devices_are_read_again_only_when_one_has_changed():
+    stores = Stores([row(1), row(2)])
+    directory = Directory(stores, stores, b"", "here", False, "p")
+    first, again = [(await directory.rows_and_leases())[0] for _ in range(2)]
+    assert first is again and stores.read == 1
+    stores.rows, stores.raised = [row(1), row(2, state="draining")], 2
+    assert [each.state for each in (await directory.rows_and_leases())[0]] == ["healthy", "draining"]

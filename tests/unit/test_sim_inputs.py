@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dgsf.errors import TraceError, UsageError
+from dgsf.sim.devicetypes import DeviceType
 from dgsf.sim.pools import load_pool, parse_pool
 from dgsf.sim.synthetic import Synthetic, draw
 from dgsf.sim.traces import COLUMNS, kind_of, read_trace
@@ -18,7 +19,27 @@ def test_a_short_text_makes_nodes():
     assert pool.devices == 22
     assert pool.nodes[2].cpu_milli == 96_000
     assert len({node.name for node in pool.nodes}) == 5
-    assert pool.figures("a100").speed > pool.figures("never-heard-of").speed
+    assert pool.figures("a100").speed > pool.figures("t4").speed
+
+
+def test_a_type_that_is_not_known_brings_its_figures_or_is_refused():
+    with pytest.raises(
+        UsageError, match=r"'B200' no figures are known; known are A10, A100, .* as in B200=192/10/6.50:8"
+    ):
+        parse_pool("T4:8,B200:8")
+    pool = parse_pool("T4:8,B200=192/10/6.50:2x4@96,b200:1")
+    assert [pool.figures(name) for name in ("b200", "B200")] == [DeviceType(192 * 1024, 10.0, 6.5)] * 2
+    assert (pool.devices, pool.assumed, parse_pool("t4=32/2/1:1").figures("T4").speed) == (17, [], 2.0)
+    for wrong in ("192", "192/10", "0/1/1", "1/0/1", "1//1", "1/1/1/1", "1/1/9999999", "." * 200 + "/1/1"):
+        with pytest.raises(UsageError, match="GiB / speed beside a T4 / price per hour"):
+            parse_pool(f"B200={wrong}:8")
+
+
+def test_types_of_a_file_that_are_not_known_count_as_a_t4_and_are_named(tmp_path):
+    file = tmp_path / "nodes.csv"
+    file.write_text("sn,cpu_milli,memory_mib,gpu,model\na,64000,1000,2,G3\nb,64000,1000,2,t4\nc,1,1,0,none\n")
+    pool = load_pool(str(file))
+    assert pool.assumed == ["G3"] and pool.figures("G3") == pool.figures("T4")
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partialmethod
 from random import Random
 
 import pytest
@@ -15,6 +16,7 @@ from dgsf.sim.pools import parse_pool
 from dgsf.sim.result import Result, jain, summarise
 from dgsf.sim.rules import Rules
 from dgsf.sim.synthetic import Synthetic, draw
+from dgsf.sim.warming import LOOK_S, Warming
 from dgsf.sim.workload import FunctionSpec, Workload
 
 INSTANT = {"start_s": 0.0}
@@ -349,3 +351,43 @@ def test_seeds_are_averaged_and_policies_see_the_same_calls():
     ]
     assert [news[:2] for news in told] == [("best_fit", 0), ("random", 0), ("best_fit", 1), ("random", 1)]
     assert results == run_experiment(wanted)
+
+
+def test_looks_that_would_say_nothing_are_left_out_and_nothing_else_changes(monkeypatch):
+    drawn = [draw(Synthetic(calls=300, rate_per_s=rate, functions=12, shares=(250, 500))) for rate in (0.02, 2.0)]
+    for calls in (regular(40), *drawn):
+        looks = [0, 0]
+        plain = Warming.look
+
+        def counted(self, *told, way=0, plain=plain, looks=looks, **more):
+            looks[way] += 1
+            return plain(self, *told, **more)
+
+        found = []
+        for way, patched in enumerate(({}, {"next_look_s": lambda *_: LOOK_S})):
+            with monkeypatch.context() as patch:
+                patch.setattr(Warming, "look", partialmethod(counted, way=way))
+                for name, value in patched.items():
+                    patch.setattr(Warming, name, value)
+                found.append(simulate(calls, pool="T4:2", learned=True, idle_s=60.0))
+        assert found[0] == found[1]
+        assert looks[0] < looks[1] / 2 or calls is drawn[1], "where calls are rare, there is little to ask"
+
+
+def test_every_waiting_function_with_room_starts_however_many_wait_before_it():
+    """Twenty wait for a whole device; the last wants a part of one, and half a device becomes free."""
+    kinds = [FunctionSpec("half", share=500), FunctionSpec("other", share=500)]
+    kinds += [FunctionSpec(f"whole{n}", share=1000 - n) for n in range(20)] + [FunctionSpec("small", share=500)]
+    calls = [(0.0, 0, 10.0), (0.0, 1, 100.0), *((1.0, 2 + n, 1.0) for n in range(20)), (2.0, 22, 5.0)]
+    for fair in (True, False):
+        run = Simulator(
+            workload(*calls, functions=kinds), parse_pool("T4:1"), "best_fit", Rules(**INSTANT, idle_s=0.0, fair=fair)
+        )
+        assert run.run().wait_s[22] == pytest.approx(8.0)
+
+
+def test_fairness_is_among_those_who_called():
+    found = simulate(workload((0, 0, 5), (0, 1, 5), tenants=2), pool="T4:2")
+    silent = workload((0, 0, 5), (0, 1, 5), tenants=2)
+    silent.tenants.extend(["t2", "t3"])
+    assert found.fairness == simulate(silent, pool="T4:2").fairness == 1.0

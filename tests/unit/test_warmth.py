@@ -1,5 +1,8 @@
 """Keep-warm in a proxy, over a virtual clock: what stays, what goes, and what is started ahead."""
 
+import os
+import subprocess
+import sys
 import time
 
 import pytest
@@ -278,3 +281,20 @@ def test_a_rule_that_makes_no_sense_stops_the_start(text):
 
 def test_learned_is_the_default():
     assert Settings().fixed_idle_seconds is None
+
+
+def test_two_runs_of_the_same_calls_are_the_same_whatever_the_order_of_sets():
+    """Names of functions are hashed with another seed in each process."""
+    script = (
+        "from dgsf.core.warmth import Warmth\n"
+        "warmth = Warmth(2, 1.0, 60.0)\n"
+        "for at in range(60): warmth.look([], {f'f{n}': {1} for n in range(at % 7, at % 7 + 9)}, 25.0 * at)\n"
+        "print(warmth.budget.allowed, warmth._shadow._instances)\n"
+    )
+    told = {
+        subprocess.run(
+            [sys.executable, "-c", script], env={**os.environ, "PYTHONHASHSEED": seed}, capture_output=True, check=True
+        ).stdout
+        for seed in "123"
+    }
+    assert len(told) == 1

@@ -1,9 +1,9 @@
 """Placement: a request and a view of the pool in, devices or a reason out; policies are chosen by name.
 
-Production (`Chooser`) and simulations (`Pool` and `Placer`) share everything here.  Nothing here does I/O.
+Production (`KeptPoolChooser`) and simulations (`Pool` and `Placer`) share everything here.  Nothing here does I/O.
 """
 
-from dgsf.core.placement.kept import Chooser
+from dgsf.core.placement.kept import KeptPoolChooser
 from dgsf.core.placement.matching import could_ever_fit, has_slot, preference, rank_of, why_not
 from dgsf.core.placement.model import DeviceView, NodeView, Placement, Refusal, Request, Slice
 from dgsf.core.placement.placer import Placer
@@ -14,8 +14,8 @@ from dgsf.core.placement.speeds import Speeds
 from dgsf.core.placement.workload import Workload
 
 __all__ = [
-    "Chooser",
     "DeviceView",
+    "KeptPoolChooser",
     "NodeView",
     "Placement",
     "Placer",

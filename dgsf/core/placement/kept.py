@@ -7,7 +7,7 @@ the views any more counts as one that is out of order; one that is new, or has b
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from random import Random
 from typing import TypeVar
@@ -18,33 +18,42 @@ from dgsf.core.placement.placer import Placer
 from dgsf.core.placement.policy import Policy
 from dgsf.core.placement.pool import Pool
 from dgsf.core.placement.refusing import refusal
-from dgsf.core.placement.registry import Chooser as FreshChooser
+from dgsf.core.placement.registry import FreshPoolChooser
 
 BLOCK = 128  # views that are compared at once
 View = TypeVar("View", DeviceView, NodeView)
 Change = tuple[DeviceView, DeviceView]  # before, now
 
 
-class Chooser(FreshChooser):
+class KeptPoolChooser(FreshPoolChooser):
     """Answers requests from views of the pool as it is now, by one policy that goes on learning."""
 
     _kept: Kept | None = None
+    _told_busy = False  # whether it was told apart from the views until when devices are in use
     _elsewhere = False  # whether the policy has looked at another pool since
 
     def place(
-        self, request: Request, devices: Sequence[DeviceView], nodes: Sequence[NodeView] = (), now_s: float = 0.0
+        self,
+        request: Request,
+        devices: Sequence[DeviceView],
+        nodes: Sequence[NodeView] = (),
+        now_s: float = 0.0,
+        busy_s: Mapping[int, float] | None = None,
     ) -> Placement | Refusal:
         """Where the request goes in a pool that looks like this now."""
-        kept = self._kept
+        kept = self._kept if self._told_busy == (busy_s is not None) else None
+        self._told_busy = busy_s is not None
         if kept is not None and kept.has_little_of(devices):  # such as one device that will do
             self._elsewhere = True
-            return super().place(request, devices, nodes, now_s)
+            return super().place(request, devices, nodes, now_s, busy_s)
         if kept is None or not kept.follow(devices, nodes):
             kept = self._kept = Kept(devices, nodes, self.policy, self._random)
             self._elsewhere = True
         if self._elsewhere:
             self.policy.look_at(kept.pool)
             self._elsewhere = False
+        if busy_s is not None and self.policy.decides(request):  # others do not look at it
+            kept.pool.expect_all(busy_s)
         return kept.place(request, devices, nodes, now_s)
 
     def _view_of(self, number: int, devices: Sequence[DeviceView]) -> DeviceView:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
 
 from dgsf.core.placement.model import WHOLE, Request
-from dgsf.core.placement.pool import Bools, Ints, Pool
+from dgsf.core.placement.pool import Bools, Ints, Place, Pool
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +20,7 @@ class Need:
     share: Ints  # (rows) thousandths of each device that it takes
     devices: int  # how many devices; 0: none
     whole: bool
+    drawn_to: Collection[Place] = ()  # where weights that it needs are, if that counts
 
     @staticmethod
     def of(request: Request, pool: Pool) -> Need:
@@ -32,19 +34,24 @@ class Need:
             share, devices = np.full(rows, request.share, dtype=np.int64), int(request.share > 0)
         return Need(request, pool.rank(request.types), share, devices, whole)
 
-    def instead(self, request: Request) -> Need:
+    def instead(self, request: Request, drawn_to: Collection[Place] = ()) -> Need:
         """The same need for another request of the same shape."""
-        return Need(request, self.rank, self.share, self.devices, self.whole)
+        return Need(request, self.rank, self.share, self.devices, self.whole, drawn_to)
 
     def columns(self, pool: Pool, rows: Ints) -> Bools:
         """Which devices of these rows have room for it."""
         return (pool.room[rows] >= self.share[rows, None]) & (pool.memory[rows] >= self.request.memory_bytes)
 
+    def nodes(self, pool: Pool, rows: Ints | slice = slice(None)) -> Bools:
+        """Which of these rows, of all if none are given, are of a fitting type and have what it needs of their node."""
+        request = self.request
+        able: Bools = (pool.cpu[rows] >= request.cpu_milli) & (pool.host_memory[rows] >= request.host_memory)
+        able &= self.rank[rows] >= 0
+        return able
+
     def rows(self, pool: Pool, rows: Ints) -> Bools:
         """Which of these rows can hold it now."""
-        request = self.request
-        able = (pool.cpu[rows] >= request.cpu_milli) & (pool.host_memory[rows] >= request.host_memory)
-        able &= self.rank[rows] >= 0
+        able = self.nodes(pool, rows)
         if self.devices == 1:
             able &= self.columns(pool, rows).any(axis=1)
         elif self.devices:

@@ -1,12 +1,14 @@
 """Answers requests from a pool by a policy: filters, scores, picks; the same code in production and in simulations.
 
 Scores are kept per shape of request.  When a shape comes again, only the rows that changed since are looked at anew,
-and only those that have room are scored, so a decision costs little more than one look over the rows.  It decides;
-booking is the pool's.
+and only those that have room are scored, so a decision costs little more than one look over the rows.  Weights change
+the score of the few devices where they are, so only those are scored for each request.  It decides; booking is the
+pool's.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from random import Random
 
 import numpy as np
@@ -14,12 +16,13 @@ import numpy as np
 from dgsf.core.placement.model import Placement, Refusal, Request
 from dgsf.core.placement.need import Need
 from dgsf.core.placement.policy import Policy
-from dgsf.core.placement.pool import Floats, Ints, Pool
+from dgsf.core.placement.pool import Floats, Ints, Place, Pool
 from dgsf.core.placement.refusing import refusal
 
 NEVER = -np.inf
 SHAPES = 4096  # kept at most,
 SCORES_BYTES = 2**26  # and no more than so much memory: shapes have scores for every row
+FEW = 64  # devices with the weights of a request; where there are more, its function's scores are kept too
 RANK_STEP = 1e9  # a preferred type wins over any score
 
 
@@ -50,24 +53,48 @@ class Placer:
     def place(self, request: Request) -> Placement | Refusal:
         """The best place that has room now, or why there is none.  Nothing is booked."""
         self.policy.observe(request, self.pool)
-        scores = self._of_shape(request)
+        there = self._with_weights(request)
         if self.policy.decides(request):
-            return self.policy.decide(self.pool, scores.need, self._random) or self._refuse(scores)
+            scores = self._of_shape(request)
+            need = scores.need.instead(request, there)
+            return self.policy.decide(self.pool, need, self._random) or self._refuse(scores)
+        few = len(there) <= FEW
+        scores = self._of_shape(request, () if few else there)
         self._bring_up_to_date(scores)
-        row = self.policy.pick(scores.values, self._random) if len(scores.values) else -1
-        if row < 0 or scores.values[row] == NEVER:
+        values, columns = scores.values, scores.columns
+        if few and there:
+            values, columns = self._drawn(scores, there)
+        row = self.policy.pick(values, self._random) if len(values) else -1
+        if row < 0 or values[row] == NEVER:
             return self._refuse(scores)
-        return self.policy.placement(self.pool, scores.need, row, int(scores.columns[row]), self._random)
+        return self.policy.placement(self.pool, scores.need, row, int(columns[row]), self._random)
 
-    def _of_shape(self, request: Request) -> _Scores:
+    def _with_weights(self, request: Request) -> Collection[Place]:
+        """The devices that draw this request."""
+        return self.pool.resident.get(request.weights, ()) if request.weights and self.policy.drawn else ()
+
+    def _drawn(self, scores: _Scores, there: Collection[Place]) -> tuple[Floats, Ints]:
+        """The scores of a shape, those of rows with weights that a request needs as they are for this one."""
+        rows = np.unique(np.fromiter((row for row, _ in there), dtype=np.int64))
+        rows = rows[scores.values[rows] != NEVER]
+        if not len(rows):
+            return scores.values, scores.columns
+        need = scores.need.instead(scores.need.request, there)
+        values, columns = scores.values.copy(), scores.columns.copy()
+        self._score(need, rows, values, columns)
+        return values, columns
+
+    def _of_shape(self, request: Request, drawn_to: Collection[Place] = ()) -> _Scores:
         key = self.policy.cache_key(request)
+        if drawn_to:
+            key = (key, request.weights)
         scores = self._scores.get(key)
         if scores is None:
             if len(self._scores) >= self._most_shapes:
                 self._scores.clear()
             scores = self._scores[key] = _Scores(Need.of(request, self.pool), len(self.pool.nodes))
-        elif scores.need.request is not request:
-            scores.need = scores.need.instead(request)
+        if scores.need.request is not request or scores.need.drawn_to is not drawn_to:
+            scores.need = scores.need.instead(request, drawn_to)
         return scores
 
     def _bring_up_to_date(self, scores: _Scores) -> None:
@@ -84,10 +111,13 @@ class Placer:
         scores.values[rows] = NEVER
         rows = rows[self.policy.able(self.pool, scores.need, rows)]
         if len(rows):
-            values, columns = self.policy.score(self.pool, scores.need, rows)
-            scores.values[rows] = values - RANK_STEP * scores.need.rank[rows]
-            if columns is not None:
-                scores.columns[rows] = columns
+            self._score(scores.need, rows, scores.values, scores.columns)
+
+    def _score(self, need: Need, rows: Ints, values: Floats, columns: Ints) -> None:
+        scored, best = self.policy.score(self.pool, need, rows)
+        values[rows] = scored - RANK_STEP * need.rank[rows]
+        if best is not None:
+            columns[rows] = best
 
     def _refuse(self, scores: _Scores) -> Refusal:
         if scores.refusal is None:

@@ -22,6 +22,7 @@ class Policy:
 
     name: ClassVar[str] = "first_fit"
     names_device: ClassVar[bool] = False  # `score` also says which device of each row it means
+    drawn: ClassVar[bool] = False  # devices that have the weights of a request are scored otherwise
     epoch: int = 0  # raised when what it has learned makes every kept score old
 
     def look_at(self, pool: Pool) -> None:
@@ -37,7 +38,7 @@ class Policy:
         """A run has ended on a device of this type; policies that learn speeds do it here."""
 
     def cache_key(self, request: Request) -> object:
-        """Requests with one key get one score."""
+        """Requests with one key get one score, but for devices that draw one of them (`drawn`)."""
         return request.shape
 
     def decides(self, request: Request) -> bool:

@@ -8,7 +8,7 @@ never chooses: it is told what is taken and given back, and refuses to go below 
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -114,6 +114,14 @@ class Pool:
             if before:
                 self.ends[placement.row, column].remove(before)
         self._expect(placement.row, placement.columns, ends_at)
+
+    def expect_all(self, until: Mapping[int, float]) -> None:
+        """These devices are in use until then, all others are not in use."""
+        self.until.fill(0.0)
+        flat, wide = self.until.ravel(), self.until.shape[1]
+        known = [(device, at) for device, at in until.items() if device in self.where]
+        places = [self.where[device] for device, _ in known]
+        flat[[row * wide + column for row, column in places]] = [at for _, at in known]
 
     def set_health(self, device: int, healthy: bool) -> None:
         """An unhealthy device keeps what it holds and gets nothing new."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from random import Random
 
 from dgsf.core.placement.classic import BestFit, DotProduct, GpuClustering, GpuPacking, RandomFit, WorstFit
@@ -51,7 +51,7 @@ def make_policy(name: str, speeds: Speeds | None = None) -> Policy:
     return policy
 
 
-class Chooser:
+class FreshPoolChooser:
     """Answers requests from fresh views of the pool, by one policy that goes on learning."""
 
     def __init__(
@@ -61,19 +61,33 @@ class Chooser:
         self._random = Random(0) if random is None else random  # noqa: S311 (a choice, not a secret)
 
     def place(
-        self, request: Request, devices: Sequence[DeviceView], nodes: Sequence[NodeView] = (), now_s: float = 0.0
+        self,
+        request: Request,
+        devices: Sequence[DeviceView],
+        nodes: Sequence[NodeView] = (),
+        now_s: float = 0.0,
+        busy_s: Mapping[int, float] | None = None,
     ) -> Placement | Refusal:
-        """Where the request goes in a pool that looks like this now."""
+        """Where the request goes in a pool that looks like this now.
+
+        `busy_s` says until when devices are in use, instead of their views: it is what changes with every moment.
+        """
         pool = Pool.of(sorted(devices, key=lambda device: device.id), nodes)
         pool.now = now_s
+        if busy_s is not None:
+            pool.expect_all(busy_s)
         self.policy.look_at(pool)
         return Placer(pool, self.policy, self._random).place(request)
 
     def choose(
-        self, request: Request, devices: Sequence[DeviceView], nodes: Sequence[NodeView] = ()
+        self,
+        request: Request,
+        devices: Sequence[DeviceView],
+        nodes: Sequence[NodeView] = (),
+        busy_s: Mapping[int, float] | None = None,
     ) -> DeviceView | None:
         """The device for a request that needs one, or None if none has room now."""
-        answer = self.place(request, devices, nodes)
+        answer = self.place(request, devices, nodes, busy_s=busy_s)
         if isinstance(answer, Refusal) or not answer.devices:
             return None
         return self._view_of(answer.devices[0], devices)
@@ -84,4 +98,4 @@ class Chooser:
 
 def choose(request: Request, pool: Sequence[DeviceView], policy: str = DEFAULT_PLACEMENT) -> DeviceView | None:
     """The best device that has room now, by a policy that has not seen any request before."""
-    return Chooser(policy).choose(request, pool)
+    return FreshPoolChooser(policy).choose(request, pool)
