@@ -4,7 +4,8 @@ Losing the device costs the time to bring its state back: the last checkpoint's 
 since.  A checkpoint costs time too: while it is copied and sent, the program goes on more slowly.  So one is taken
 when a replay would take too long, or would before the next good moment, but never so often that a program loses more
 than a small share of its working time to them (while it rests nothing has to be replayed, and nothing is saved up);
-and always before the journal outgrows its memory.
+and always before the journal outgrows its memory.  The longer a replay would take, the larger is the share, within
+bounds: a machine on which checkpoints are slow must not make a loss slow as well.
 
 The share holds whatever is guessed: what a checkpoint was seen to cost is owed, and the next one waits until the
 program has worked long enough for it.  So all but the last are paid for.  The guess of what the next will cost can
@@ -24,6 +25,7 @@ _LEAST_LOST = 0.1  # of the time that one is sent: a program loses at least so m
 _LEAST_REPLAY = 0.5  # of the bound: what is not worth saving yet, however long the next round will be
 _LEAST_SECONDS = 0.002
 _GROWN = 1.1  # times the largest before: more than memory for that one holds
+_MOST_TIMES = 3.0  # the share, when a replay would take far too long
 _EARLY = 0.75  # of the journal's memory: from here on a good moment is waited for
 
 
@@ -43,7 +45,12 @@ class CheckpointPolicy:
         if journal_bytes >= self.journal_bytes * _EARLY:
             return True
         long = busy >= self.replay_seconds * _LEAST_REPLAY and busy + ahead >= self.replay_seconds
-        return long and cost <= self.share * worked
+        return long and cost <= self.share_for(busy) * worked
+
+    def share_for(self, busy: float) -> float:
+        """Of the time worked, what may be lost to a checkpoint when there is so much to replay."""
+        late = max(1.0, busy / self.replay_seconds) if self.replay_seconds > 0 else _MOST_TIMES
+        return self.share * min(late * late, _MOST_TIMES)
 
 
 def time_lost(under_way: float, calls: int, calls_per_second: float, copied: float = 0.0) -> float:

@@ -93,12 +93,18 @@ def test_a_checkpoint_is_due_when_a_replay_takes_too_long_and_it_is_cheap_enough
     cheap = {"worked": 1.2, "cost": 0.04, "journal_bytes": 10}
     assert not policy.due(busy=0.5, **cheap)
     assert policy.due(busy=1.5, **cheap)
-    assert not policy.due(
-        busy=3.5, worked=2.0, cost=0.1, journal_bytes=10
-    )  # what was done beside the last is no credit
-    assert policy.due(busy=3.5, worked=2.6, cost=0.1, journal_bytes=10)
+    assert not policy.due(busy=1.5, worked=0.4, cost=0.04, journal_bytes=10)  # work beside the last is no credit
     assert policy.due(busy=0.0, worked=0.0, cost=5.0, journal_bytes=1000)
     assert policy.due(busy=0.0, worked=0.0, cost=5.0, journal_bytes=800)  # early enough to wait for a good moment
+
+
+def test_the_later_a_checkpoint_is_the_more_it_may_cost_within_bounds() -> None:
+    policy = CheckpointPolicy(replay_seconds=1.0, share=0.04)
+    assert [round(policy.share_for(busy), 3) for busy in (0.0, 1.0, 1.5, 2.0, 9.0)] == [0.04, 0.04, 0.09, 0.12, 0.12]
+    dear = {"cost": 0.16, "journal_bytes": 0}
+    assert not policy.due(busy=1.5, worked=1.5, **dear)
+    assert policy.due(busy=2.0, worked=2.0, **dear)
+    assert CheckpointPolicy(share=0.0).share_for(9.0) == 0.0
 
 
 def test_a_checkpoint_is_taken_now_if_it_would_be_late_at_the_next_good_moment() -> None:

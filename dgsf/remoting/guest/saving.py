@@ -192,7 +192,6 @@ class Saver:
 
     def _save(self, saving: Saving) -> None:
         link, state = self._link, saving.state
-        worked = saving.busy - self._busy_meanwhile
         lost = self._lost(saving)
         if state.failure is None and state.bulk is not None:
             link.saved = absorb(link.saved, state.content, state.bulk, saving.definitions, saving.calls)
@@ -200,10 +199,10 @@ class Saver:
             held_back = digests_in(self._recorder.records)  # named already, and in no journal before they are sent
             self._uploads.keep_only(link.saved.digests | link.journal.digests | held_back)
             self.checkpoints += 1
-            self.cost.measure(len(state.bulk), lost, self._share * worked)
+            self.cost.measure(len(state.bulk), lost, self._paid(saving))
             self._release(_rounded(len(state.bulk)))
         else:
-            self.cost.owe(lost, self._share * worked)
+            self.cost.owe(lost, self._paid(saving))
         link.busy = max(0.0, link.busy - saving.busy)
         self._answered -= saving.busy
         self._busy_meanwhile = self._busy(self._now())
@@ -225,9 +224,10 @@ class Saver:
             ended, calls = self._now(), self._recorder.calls
         return time_lost(ended - saving.began, calls - saving.calls, usual, copied)
 
-    @property
-    def _share(self) -> float:
-        return self._policy.share if self._policy is not None else 0.0
+    def _paid(self, saving: Saving) -> float:
+        """What the work before it was good for."""
+        share = self._policy.share_for(saving.busy) if self._policy is not None else 0.0
+        return share * (saving.busy - self._busy_meanwhile)
 
 
 def _rounded(size: int) -> int:
