@@ -8,7 +8,6 @@ socket that it is given is all that it has.
 from __future__ import annotations
 
 import contextlib
-import signal
 import socket
 from collections import deque
 from typing import TYPE_CHECKING, Any
@@ -30,7 +29,6 @@ class RemoteDevice:
         from dgsf.core.checkpointing import CheckpointPolicy
         from dgsf.remoting.guest.attach import bind  # torch is loaded only where it is used
         from dgsf.remoting.guest.bound import bound
-        from dgsf.remoting.guest.interrupts import put_off
         from dgsf.remoting.guest.lazy import LazyStream
         from dgsf.remoting.guest.modes import parse_modes
         from dgsf.remoting.guest.session_stream import SessionStream
@@ -43,7 +41,6 @@ class RemoteDevice:
         self._stream = LazyStream(begin, chosen)
         self._binding: contextlib.AbstractContextManager[Any] = bind(self._stream, alias)
         self._binding.__enter__()  # for good: it ends with the process
-        put_off(signal.SIGUSR1, contextlib.ExitStack())  # it stops a call, not the session
         bound.standing = True
 
     def finish_call(self) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
@@ -25,13 +24,13 @@ def bind(stream: Stream, alias: str = "") -> Iterator[torch.device]:
     threads = torch.autograd.is_multithreading_enabled()
     with ExitStack() as stack:
         forget()
+        interrupts.put_off(stack)
         bound.to(stream, alias)
         stack.callback(bound.to, None)
         stream.seed(torch.initial_seed())  # the program may have set it before it had a device
         torch.autograd.set_multithreading_enabled(False)
         stack.callback(torch.autograd.set_multithreading_enabled, threads)
         patches.install(stack)
-        interrupts.put_off(signal.SIGINT, stack)
         if alias:
             aliases.install(stack, alias)
         else:

@@ -167,6 +167,10 @@ class Channel:
         except OSError as error:
             self._broken = f"connection to the proxy lost: {error}"
             raise ConnectionLost(self._broken) from error
+        except BaseException:  # somebody insisted: what was read is not known
+            self.interrupted = True
+            self._broken = "interrupted while reading"
+            raise
         if not count:
             self._broken = "the proxy closed the connection"
             raise ConnectionLost(self._broken)

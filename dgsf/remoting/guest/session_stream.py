@@ -149,12 +149,16 @@ class SessionStream:
             record, transfer, data = self._uploads.plan(tensor, handle)
             self._recorder.records.append(record)
             self._link.saver.cost.expect_at_least(tensor.nbytes)
-            if data is not None:
-                self._link.send(self._recorder.take(), transfer=(transfer, data))
-            else:
-                self._hold_back(len(record[-1]))
-            if self._direct:
-                self.sync()
+            try:
+                if data is not None:
+                    self._link.send(self._recorder.take(), transfer=(transfer, data))
+                else:
+                    self._hold_back(len(record[-1]))
+                if self._direct:
+                    self.sync()
+            except BaseException:
+                self._recorder.freed.append(handle)  # it is there, or will be, but nobody has it
+                raise
             return handle
 
     def _hold_back(self, size: int) -> None:

@@ -94,8 +94,7 @@ class Survival:
         if self._dead is None:
             self._dead = SessionLost("this session is closed")
             with contextlib.suppress(ConnectionLost):
-                self.channel.say(End())
-                self.channel.settle()
+                self.channel.say(End())  # behind what waits, if that is taken now: who cannot wait is not told
         self.channel.close()
 
     def abandon(self) -> None:
@@ -146,6 +145,24 @@ class Survival:
     ) -> None:
         """A batch; behind it a question that only reads (it is asked again after a loss), or announced bulk bytes."""
         self.check_alive()
+        try:
+            self._queue(records, question, record, transfer)
+        except Exception:
+            raise
+        except BaseException:  # somebody insisted: what is queued and what is lost is not known
+            self.fail(SessionLost("interrupted while sending"))
+            raise
+        if self._lost is None:
+            self._guarded(self.channel.settle)  # whoever is interrupted here may go on as if nothing had been
+        self._mend()
+
+    def _queue(
+        self,
+        records: list[Any],
+        question: Question | None,
+        record: list[Any] | None,
+        transfer: tuple[int, memoryview] | None,
+    ) -> None:
         if self.busy_since is None:
             self.busy_since = self._now()
         bodies = self._encode(records) if records else []
@@ -161,23 +178,12 @@ class Survival:
         if self._lost is None:
             for body in bodies:
                 self._command(body)
-        if transfer is None:
-            self._settle()
-        else:
-            self._transfer(*transfer)
-
-    def _transfer(self, number: int, data: memoryview) -> None:
-        if self._policy is not None:
-            self.journal.note_transfer(number, data)
-        if self._lost is None:
-            self._guarded(lambda: self.channel.bulk(number, [data]))
-        self._settle()
-
-    def _settle(self) -> None:
-        """All is noted: whoever is interrupted here may go on later as if nothing had been."""
-        if self._lost is None:
-            self._guarded(self.channel.settle)
-        self._mend()
+        if transfer is not None:
+            number, data = transfer
+            if self._policy is not None:
+                self.journal.note_transfer(number, data)
+            if self._lost is None:
+                self._guarded(lambda: self.channel.bulk(number, [data]))
 
     def _command(self, body: bytes) -> None:
         self.frames += 1
@@ -204,7 +210,8 @@ class Survival:
 
     def wait(self, question: Question) -> None:
         self.round_trips += 1
-        self._settle()  # an interrupted program may have left something
+        self._guarded(self.channel.settle)  # an interrupted program may have left something
+        self._mend()
         while not question.done:  # another thread may have read what there is to know
             self._guarded(lambda: self.channel.receive(wait=True, until=lambda: question.done or self._is_called))
             self._mend()
