@@ -1,7 +1,8 @@
 """How fast production places: a `KeptPoolChooser` that is shown the whole pool for every request, as a proxy shows it.
 
 Each function was asked for once before.  Between two requests the device that was chosen has a slot less, and now and
-then one of the oldest leases ends.  Reading the pool from the database is not part of it.
+then one of the oldest leases ends.  Devices that hold leases have their functions' weights and an expected end.
+Reading the pool from the database, and making views of it, is not part of it.
 """
 
 from __future__ import annotations
@@ -24,14 +25,17 @@ def as_the_proxy(nodes: list[OpenbNode], policy: str, copies: int, count: int) -
     views, of_nodes = _pool(nodes, copies)
     at = {view.id: place for place, view in enumerate(views)}
     chooser, leases, most = KeptPoolChooser(policy), deque[int](), FULL * SLOTS * len(views)
+    busy_s = {view.id: 30.0 for view in views}  # a pool in use: every device is expected to be free at some time
     for number in range(FUNCTIONS):
-        chooser.choose(_request(number), views, of_nodes)
+        chooser.choose(_request(number), views, of_nodes, busy_s)
     begun = time.process_time()
     for number in range(count):
-        chosen = chooser.choose(_request(number), views, of_nodes)
+        request = _request(number)
+        chosen = chooser.choose(request, views, of_nodes, busy_s)
         assert chosen is not None
         views = list(views)  # a proxy makes them anew
-        views[at[chosen.id]] = _leased(chosen, 1)
+        views[at[chosen.id]] = replace(_leased(chosen, 1), weights=chosen.weights | {request.weights})
+        busy_s[chosen.id] = 30.0 + number % 60
         leases.append(chosen.id)
         if len(leases) > most:
             ended = at[leases.popleft()]

@@ -7,6 +7,7 @@ import pytest
 
 from dgsf.core.placement import DeviceView, KeptPoolChooser, Refusal, Request, choose, placer, why_not
 from dgsf.core.placement.ours import Dgsf
+from dgsf.core.placement.pool import Pool
 
 GIB = 1024**3
 
@@ -144,3 +145,17 @@ def test_weights_draw_alike_on_few_devices_and_on_many(monkeypatch, duration_s):
             monkeypatch.setattr(placer, "FEW", few)
             answers.add(KeptPoolChooser().place(asked, pool))
         assert len(answers) == 1
+
+
+def test_what_is_expected_of_devices_is_what_was_told_last():
+    pool = Pool.of([device(number) for number in range(3)])
+    for told, expected in [
+        ({0: 5.0, 2: 7.0}, {5.0, 0.0, 7.0}),
+        ({0: 6.0, 2: 8.0}, {6.0, 0.0, 8.0}),
+        ({2: 8.0, 9: 1.0}, {0.0, 8.0}),  # one of them is not here
+        ({}, {0.0}),
+        ({1: 3.0}, {0.0, 3.0}),
+    ]:
+        pool.expect_all(told)
+        assert set(pool.until[pool.ids >= 0].tolist()) == expected
+        assert all(pool.until[pool.where[number]] == told.get(number, 0.0) for number in range(3))

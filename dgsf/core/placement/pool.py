@@ -68,6 +68,8 @@ class Pool:
     ends: dict[Place, list[float]] = field(default_factory=dict)
     now: float = 0.0
     _next_slice: int = 0
+    _expected: list[int] | None = None  # devices of the last `expect_all`,
+    _places: Ints = field(default_factory=lambda: np.empty(0, dtype=np.int64))  # and where they are in a flat array
     _openings: int = 0
 
     @staticmethod
@@ -118,10 +120,13 @@ class Pool:
     def expect_all(self, until: Mapping[int, float]) -> None:
         """These devices are in use until then, all others are not in use."""
         self.until.fill(0.0)
-        flat, wide = self.until.ravel(), self.until.shape[1]
-        known = [(device, at) for device, at in until.items() if device in self.where]
-        places = [self.where[device] for device, _ in known]
-        flat[[row * wide + column for row, column in places]] = [at for _, at in known]
+        devices = list(until)
+        if devices != self._expected:  # most often the same as before: those in use, of which there are many
+            until = {device: at for device, at in until.items() if device in self.where}
+            places = np.array([self.where[device] for device in until], dtype=np.int64).reshape(-1, 2)
+            self._places = places[:, 0] * self.until.shape[1] + places[:, 1]
+            self._expected = devices if len(devices) == len(until) else None
+        self.until.ravel()[self._places] = np.fromiter(until.values(), np.float64, len(until))
 
     def set_health(self, device: int, healthy: bool) -> None:
         """An unhealthy device keeps what it holds and gets nothing new."""
