@@ -17,6 +17,7 @@ import threading
 import time
 from _thread import start_new_thread
 from contextlib import ExitStack
+from dis import opname
 from types import CodeType, FrameType
 from typing import Any
 
@@ -26,6 +27,7 @@ from dgsf.remoting.guest.session_stream import SessionStream
 
 MOMENT_SECONDS = 0.0005  # after it, the courier looks again
 PATIENCE_SECONDS = 2.0  # of the courier with a backward pass, which may wait in a hook
+TURN_SECONDS = 0.2  # of the courier with a loop that calls nothing
 WAIT_SECONDS = 0.02  # a C function that goes on for so long waits for something
 INSIST_SECONDS = 0.2  # a second signal within it is the same key, told twice
 
@@ -83,7 +85,8 @@ class _Courier:
             return False
         if is_in(frame, _SESSION):
             return False
-        if is_in(frame, _PASS) and time.monotonic() - self._since < PATIENCE_SECONDS:
+        waited = time.monotonic() - self._since
+        if (is_in(frame, _PASS) and waited < PATIENCE_SECONDS) or (is_turning(frame) and waited < TURN_SECONDS):
             return False
         _let_interpreter_raise(kind)
         self._requested = True
@@ -142,6 +145,11 @@ def is_in(frame: FrameType | None, codes: frozenset[CodeType]) -> bool:
 def is_waiting(frame: FrameType | None) -> bool:
     """Whether the program waits for the other side, with nothing half done."""
     return frame is not None and frame.f_code is _WAITS
+
+
+def is_turning(frame: FrameType | None) -> bool:
+    """Whether a loop begins its next round: to Python 3.11 an error there comes before the loop, outside its `try`."""
+    return frame is not None and "JUMP_BACKWARD" in opname[frame.f_code.co_code[frame.f_lasti]]
 
 
 def _main() -> int:
