@@ -30,7 +30,6 @@ from dgsf.fabric.zygote_messages import (
     Spawned,
     read_report,
 )
-from dgsf.heap import HUGE_PAGES
 from dgsf.wire.messages import encode
 
 WORKER_ENTRY = "dgsf.fabric.worker:serve"
@@ -78,7 +77,6 @@ def zygote_environment(options: ZygoteOptions) -> dict[str, str]:
         "PYTHONPATH": os.pathsep.join(paths),
         "OPENBLAS_NUM_THREADS": "1",  # it would start its threads when numpy is imported
         "KMP_BLOCKTIME": "0",
-        **HUGE_PAGES,
     }
     return {"LANG": "C.UTF-8"} | kept | fixed | dict(options.environment)
 

@@ -12,6 +12,7 @@ from dgsf.errors import ConfigError, StartError
 from dgsf.fabric.devices import cpu, cuda, offers, open_device, resolve_devices, sim
 from dgsf.fabric.devices.base import machine_memory
 from dgsf.fabric.spec import WorkerSpec
+from dgsf.heap import HUGE_PAGES
 
 
 def spec_of_worker(**changes):
@@ -167,6 +168,17 @@ def test_a_simulated_device_tells_its_timing_to_the_worker():
 
 
 # --- function hosts
+@pytest.mark.parametrize("text", ["cpu:1", "sim:A100:1"])
+def test_kernels_that_run_in_main_memory_have_it_in_huge_pages(text):
+    environment = open_device(resolve_devices(text)[0]).worker_environment()
+    assert environment == {"CUDA_VISIBLE_DEVICES": "", **HUGE_PAGES}
+
+
+def test_bodies_on_a_function_host_have_small_pages_which_come_faster():
+    _, host = offers("cpu:1", "auto")
+    assert open_device(host).worker_environment() == {"CUDA_VISIBLE_DEVICES": ""}
+
+
 def test_a_node_has_a_function_host_unless_it_wants_none():
     device, host = offers("cpu:1", "auto")
     assert device.node_cpus == host.node_cpus == len(os.sched_getaffinity(0)), "of one node"

@@ -8,6 +8,9 @@ from dgsf.config import MIB
 from dgsf.core.devices import DeviceSpec
 from dgsf.fabric.devices.base import THREADS_OPTION, machine_cpus, machine_memory, use_threads
 from dgsf.fabric.spec import WorkerSpec
+from dgsf.heap import HUGE_PAGES
+
+NO_GPU = {"CUDA_VISIBLE_DEVICES": ""}
 
 
 def fill_in(spec: DeviceSpec, count: int) -> DeviceSpec:
@@ -28,7 +31,7 @@ class CpuDevice:
         return workers_bytes
 
     def worker_environment(self) -> dict[str, str]:
-        return {"CUDA_VISIBLE_DEVICES": ""}
+        return {**NO_GPU, **HUGE_PAGES}  # its kernels run over that memory again and again
 
     def device_nodes(self) -> tuple[str, ...]:
         return ()

@@ -7,7 +7,7 @@ import dataclasses
 from dgsf.config import MIB
 from dgsf.core.devices import DeviceSpec
 from dgsf.fabric.devices.base import THREADS_OPTION, machine_cpus, machine_memory, use_threads
-from dgsf.fabric.devices.cpu import CpuDevice
+from dgsf.fabric.devices.cpu import NO_GPU, CpuDevice
 from dgsf.fabric.spec import WorkerSpec
 
 
@@ -20,6 +20,10 @@ def fill_in(spec: DeviceSpec) -> DeviceSpec:
 
 class HostDevice(CpuDevice):
     """Held like a CPU device, and never offered as one."""
+
+    def worker_environment(self) -> dict[str, str]:
+        """Small pages: a body makes its weights once and sends them away, and huge ones come slowly the first time."""
+        return dict(NO_GPU)
 
 
 def setup_worker(spec: WorkerSpec) -> None:
