@@ -137,3 +137,12 @@ def test_a_move_that_fails_leaves_what_it_lent_with_its_owner(uploads):
         fail_in_the_middle()
     tensor.zero_()
     assert is_true(uploads, sent[0])
+
+
+def test_weights_are_named_though_others_of_their_size_had_to_be_sent(uploads):
+    first, weights = torch.randn(BIG), torch.randn(BIG)
+    uploads.supply(send(uploads, first))  # the device did not have it
+    uploads.answered()
+    assert uploads.plan(torch.randn(BIG), 2)[2] is not None, "a batch of that size is sent straight away"
+    with lending([weights.detach()]):
+        assert send(uploads, weights) in uploads.contents

@@ -2,7 +2,8 @@
 
 A tensor of 64 KiB or more is first only named by the hash of its bytes; the executor says if it needs the bytes.  That
 costs a round trip when it does, which is worth it for weights but not for a fresh batch in every step:
-a size that turned out to be needed before an earlier answer is sent straight away, unhashed.
+a size that turned out to be needed before an earlier answer is sent straight away, unhashed, unless it comes with a
+module that moves: weights are always named.
 Bytes are copied once, or borrowed from an owner that gives them up, and kept until a checkpoint makes them
 superfluous.
 """
@@ -53,8 +54,9 @@ class Uploads:
         if size < INLINE_BYTES:
             inline = ctypes.string_at(tensor.data_ptr(), size) if size else b""
             return [_UPLOAD, handle, code, sizes, inline], 0, None
-        if self._by_hash and not self._is_fresh((code, sizes)):
-            return self._named(*self._kept(tensor, size, (code, sizes)), handle, (code, sizes)), 0, None
+        lent = self._borrow(tensor) if self._by_hash else None
+        if lent is not None or (self._by_hash and not self._is_fresh((code, sizes))):
+            return self._named(*self._kept(tensor, size, (code, sizes), lent), handle, (code, sizes)), 0, None
         transfer = self.new_transfer()
         return [_UPLOAD_BULK, handle, code, sizes, size, transfer], transfer, self._copies.of(tensor, size)
 
@@ -91,9 +93,9 @@ class Uploads:
         missed = self._missed.get(shape)
         return missed is not None and missed < self._answers
 
-    def _kept(self, tensor: torch.Tensor, size: int, shape: Shape) -> tuple[bytes, memoryview]:
+    def _kept(self, tensor: torch.Tensor, size: int, shape: Shape, lent: bytes | None) -> tuple[bytes, memoryview]:
         """The hash and the bytes that are kept: those we have, or a copy, which no other thread can change any more."""
-        digest = self._borrow(tensor) or self._same_again(tensor, size, shape) or digest_of(_bytes_at(tensor, size))
+        digest = lent or self._same_again(tensor, size, shape) or digest_of(_bytes_at(tensor, size))
         data = self._sure(digest)
         if data is None:
             data = self._copies.of(tensor, size)
