@@ -57,7 +57,12 @@ def workloads(draw):
 
 
 class Watched(Simulator):
-    """Looks at the pool whenever an instance starts a call."""
+    """Looks at the pool whenever an instance starts a call, moves, or gives way."""
+
+    def __init__(self, *given: object) -> None:
+        super().__init__(*given)
+        self._make_room = self.fleet.make_room
+        self.fleet.make_room = self._watched_room
 
     def _start(self, item: Instance, call: int, load_s: float) -> None:
         pool = self.machine.pool
@@ -68,15 +73,15 @@ class Watched(Simulator):
         assert not item.dead
         super()._start(item, call, load_s)
 
-    def _make_room(self, function: int, request: Request, refusal: Refusal) -> Instance | Refusal:
+    def _watched_room(self, function: int, request: Request, refusal: Refusal, now: float) -> Instance | Refusal:
         pool = deepcopy(self.machine.pool)
-        for item in self._idling.unused:
+        for item in self.fleet.idling.unused:
             pool.give_back(item.request, item.placement, item.ends_at)
-        before = self.evicted
-        found = super()._make_room(function, request, refusal)
+        before = self.fleet.evicted
+        found = self._make_room(function, request, refusal, now)
         possible = Placer(pool, make_policy(self.policy), Random(0)).place(request)  # with nothing idle there
         assert isinstance(found, Refusal) == isinstance(possible, Refusal)
-        assert (self.evicted > before) == isinstance(found, Instance)
+        assert (self.fleet.evicted > before) == isinstance(found, Instance)
         return found
 
     def _move(self, item: Instance, *where: object) -> None:
@@ -93,7 +98,7 @@ def test_no_device_is_over_capacity_and_every_call_is_accounted_for(calls, polic
     run = Watched(calls, parse_pool("T4:2x2,A100:1x2"), policy, rules).run()
     found = summarise(run)
     ended = sum(done >= 0 for done in run.done_s)
-    assert ended + run.refused + run.lost == calls.calls
+    assert ended + run.refused + run.failures.lost == calls.calls
     assert (np.frombuffer(run.wait_s) >= 0).all()
     assert 0 <= found.allocation <= found.peak_allocation + 1e-9 <= 1 + 1e-9
     assert 0 <= found.fragmentation <= 1 and found.fairness <= 1 + 1e-9

@@ -84,14 +84,14 @@ def test_nothing_is_given_up_where_that_makes_no_room():
         Rules(idle_s=3600.0, start_s=0.0),
     ).run()
     assert run.cold == 3  # the T4's instance was there for its second call
-    assert run.evicted == 1  # the A100's own, when its call had ended
+    assert run.fleet.evicted == 1  # the A100's own, when its call had ended
 
 
 def test_no_more_is_given_up_than_it_takes_and_what_was_used_longest_ago_first():
     kinds = [FunctionSpec(name, share=share) for name, share in (("a", 100), ("b", 400), ("c", 500), ("d", 450))]
     calls = workload((0, 0, 1), (1, 1, 1), (2, 2, 1), (10, 3, 1), (20, 2, 1), functions=kinds)
     run = Simulator(calls, parse_pool("T4:1"), "best_fit", Rules(idle_s=3600.0, start_s=0.0)).run()
-    assert run.evicted == 2  # a and b for d; c stays
+    assert run.fleet.evicted == 2  # a and b for d; c stays
     assert run.cold == 4
 
 
@@ -110,15 +110,11 @@ def test_a_tenants_slice_makes_room_only_when_its_last_task_may_go():
 
 
 def test_what_waits_is_served_when_an_idle_instance_goes():
-    class Keeping(Simulator):
-        """Idle instances never give way."""
-
-        def _make_room(self, function, request, refusal):
-            return refusal
-
     kinds = [FunctionSpec("long"), FunctionSpec("short"), FunctionSpec("next")]
     calls = workload((0, 0, 1000), (0, 1, 1), (5, 2, 1), functions=kinds)
-    run = Keeping(calls, parse_pool("T4:2"), "first_fit", Rules(idle_s=60.0, start_s=0.0)).run()
+    run = Simulator(calls, parse_pool("T4:2"), "first_fit", Rules(idle_s=60.0, start_s=0.0))
+    run.fleet.make_room = lambda function, request, refusal, now: refusal  # idle instances never give way
+    run.run()
     assert run.refused == 0
     assert run.wait_s[2] == pytest.approx(61 - 5)
 
@@ -148,12 +144,11 @@ def test_learned_keep_warm_starts_a_regular_function_ahead_of_its_next_call():
 
 def test_a_call_that_finds_its_instance_loading_waits_for_the_rest_and_is_a_cold_start():
     run = Simulator(regular(2), parse_pool("T4:1"), "best_fit", Rules(learned=True, start_s=0.0))
-    run.now = 597.0
-    run._start_ahead(0, None, None)
+    run.keeping.start_ahead((0, None, None), 597.0)
     run.now = 600.0
     run._arrive(1)
-    assert (run.cold, run.ahead, run._running) == (1, 1, 1)
-    assert next(event for event in run._events if event[2] == 0)[0] == pytest.approx(597 + 10 + 5)
+    assert (run.cold, run.keeping.ahead, run._running) == (1, 1, 1)
+    assert next(event for event in run.agenda.events if event[2] == 0)[0] == pytest.approx(597 + 10 + 5)
 
 
 def test_learned_keep_warm_gives_up_whom_nobody_expects_rather_than_the_least_recently_used():
@@ -178,8 +173,11 @@ def test_a_function_returns_to_the_device_where_its_weights_lately_were():
         calls = workload((0, 0, 50), (0, 0, 50), (0, 0, 50), (0, 1, 2), (70, 0, 5), (later, 1, 1), functions=kinds)
         run = Simulator(calls, parse_pool("T4:2x1"), "dgsf", Rules(idle_s=0.0))
         opened: list[tuple[int, int]] = []
-        track = run._track
-        run._track = lambda item, track=track, opened=opened: (opened.append((item.function, item.row)), track(item))[1]
+        track = run.fleet.track
+        run.fleet.track = lambda item, track=track, opened=opened: (
+            opened.append((item.function, item.row)),
+            track(item),
+        )[1]
         run.run()
         back[later] = [row for function, row in opened if function == 1]
     assert back[100][0] == back[100][1] == 1  # the first device was full then, and would be taken first
