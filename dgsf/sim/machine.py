@@ -33,7 +33,7 @@ def device_views(spec: PoolSpec) -> list[DeviceView]:
         for _ in range(node.devices):
             views.append(
                 DeviceView(
-                    id=len(views), type=node.type, kind="sim", healthy=True, slots=1, memory_bytes=memory, free_slots=1,
+                    id=len(views), type=node.type, kind=node.type, healthy=True, slots=1, memory_bytes=memory, free_slots=1,
                     free_memory=memory, speed=figures.speed, price=figures.price_per_h, node=node.name,
                     free_share=WHOLE,
                 )

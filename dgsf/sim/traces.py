@@ -1,8 +1,9 @@
 """Reads published traces into workloads.
 
-GenAI: image generation calls, a function per checkpoint model and a tenant per group.  Azure: LLM calls, whose run time
-follows from their tokens at a stated speed.  openb and tenants: tasks with shares, counts and types; each is its own
-function, because nothing is reused.  Times start at 0.  Malformed cells are errors naming file, line and column.
+GenAI: image generation calls, a function per checkpoint model; its groups, which are thousands, are users of one
+tenant's service unless each is said to be a tenant, with functions of its own.  Azure: LLM calls, whose run time follows
+from their tokens at a stated speed.  openb and tenants: tasks with shares, counts and types; each is its own function,
+because nothing is reused.  Times start at 0.  Malformed cells are errors naming file, line and column.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from dgsf.sim.tracefiles import (
     MOST_MIB,
     MOST_MILLI,
     Readers,
+    device_types,
     header_of,
     moment,
     named,
@@ -51,7 +53,7 @@ COLUMNS: dict[str, Readers] = {
         "memory_mib": whole(0, MOST_MIB),
         "num_gpu": whole(0, 64),
         "gpu_milli": whole(0, 1000),
-        "gpu_spec": optional_text,
+        "gpu_spec": device_types,
         "qos": optional_text,
         "creation_time": number(),
         "deletion_time": number(),
@@ -66,15 +68,17 @@ COLUMNS: dict[str, Readers] = {
 }
 
 
-def read_genai(path: Path) -> Workload:
+def read_genai(path: Path, *, tenant_per_group: bool = False) -> Workload:
+    """A function per checkpoint, of one tenant; or of each group that uses it, if groups are tenants."""
     rows = _in_order(path, "genai", "gmt_create")
     functions = _Numbers()
     tenants = _Numbers()
+    model = "checkpoint_model_version_id"
     return Workload(
         "genai",
         arrival_s=_from_zero([row["gmt_create"] for row in rows]),
-        function=[functions.of(row["checkpoint_model_version_id"]) for row in rows],
-        tenant=[tenants.of(row["groupId"]) for row in rows],
+        function=[functions.of(f"{row['groupId']}/{row[model]}" if tenant_per_group else row[model]) for row in rows],
+        tenant=[tenants.of(row["groupId"] if tenant_per_group else "genai") for row in rows],
         run_s=[row["exec_time_seconds"] for row in rows],
         functions=[_checkpoint(name) for name in functions.names],
         tenants=tenants.names,
@@ -154,10 +158,10 @@ def trace_path(name: str, folder: Path, path: Path | None = None) -> Path:
     return folder / file
 
 
-def read_trace(name: str, folder: Path, path: Path | None = None) -> Workload:
-    """A trace by its name, from its usual file in the folder of traces or from a path."""
+def read_trace(name: str, folder: Path, path: Path | None = None, *, tenant_per_group: bool = False) -> Workload:
+    """A trace by its name, from its usual file in the folder of traces or from a path; groups are those of genai."""
     found = trace_path(name, folder, path)
-    workload = READERS[name][1](found)
+    workload = read_genai(found, tenant_per_group=True) if tenant_per_group else READERS[name][1](found)
     if not workload.calls:
         raise TraceError(f"{found}: has no calls")
     return workload

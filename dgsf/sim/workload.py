@@ -48,6 +48,16 @@ class Workload:
             raise UsageError(f"workload {self.name}: its columns differ in length")
         if any(later < earlier for earlier, later in pairwise(self.arrival_s)):
             raise UsageError(f"workload {self.name}: its calls are not in the order of arrival")
+        self._check_tenants()
+
+    def _check_tenants(self) -> None:
+        """As in production: an instance serves one tenant, so a function belongs to one."""
+        owners: dict[int, int] = {}
+        for function, tenant in sorted(set(zip(self.function, self.tenant, strict=True))):
+            if owners.setdefault(function, tenant) != tenant:
+                both = f"{self.tenants[owners[function]]} and {self.tenants[tenant]}"
+                told = f"function {self.functions[function].name} is called by tenants {both}; it belongs to one"
+                raise UsageError(f"workload {self.name}: {told}")
 
     @property
     def calls(self) -> int:
@@ -58,11 +68,9 @@ class Workload:
         return self.arrival_s[-1] - self.arrival_s[0] if self.arrival_s else 0.0
 
     def owners(self) -> list[int]:
-        """The tenant of each function's first call."""
-        found = [0] * len(self.functions)
-        for function, tenant in zip(reversed(self.function), reversed(self.tenant), strict=True):
-            found[function] = tenant
-        return found
+        """The tenant of each function; of those that nobody calls, the first."""
+        found = dict(zip(self.function, self.tenant, strict=True))
+        return [found.get(function, 0) for function in range(len(self.functions))]
 
     def lives_s(self) -> dict[int, float]:
         """How long an instance lives, where it serves one call only."""
