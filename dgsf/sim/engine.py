@@ -10,11 +10,12 @@ from __future__ import annotations
 import heapq
 import math
 from array import array
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import Callable
 
-from dgsf.core.placement import Placement, Request
+from dgsf.core.placement import Placement, Refusal, Request
 from dgsf.sim.agenda import COPIED, END, EXPIRE, FAIL, REPAIR, Agenda
+from dgsf.sim.deadlines import Deadlines
 from dgsf.sim.failing import Failures
 from dgsf.sim.fairness import FairClock
 from dgsf.sim.fleet import Fleet
@@ -23,14 +24,12 @@ from dgsf.sim.keeping import Keeping
 from dgsf.sim.machine import Machine, request_of
 from dgsf.sim.moving import Mover
 from dgsf.sim.pools import PoolSpec
+from dgsf.sim.progress import Progress, Steps
 from dgsf.sim.rules import Rules
 from dgsf.sim.sharing import Sharing, contended
 from dgsf.sim.timeline import Timeline
 from dgsf.sim.warming import Warming
 from dgsf.sim.workload import Workload
-
-_TELL_EVERY = 20_000
-Progress = Callable[[int], None]
 
 
 class Simulator:
@@ -54,19 +53,23 @@ class Simulator:
         self.mover = Mover(rules.moves, rules.idle_s, self.machine.pool, self.fleet.on) if rules.moves else None
         self._sharing = Sharing(rules.interference, self._later_end) if contended(workload, rules) else None
         self._fair = FairClock(workload.tenant, len(workload.tenants)) if rules.fair else None
+        self._deadlines = Deadlines(workload, rules) if self.machine.learns else None
         self._running = 0
         self._copying = 0  # places that are held until a move is done
+        self._progress = Steps(None, workload.calls)
         self.timeline = Timeline(workload, requests)
-        self.wait_s = array("d", bytes(8 * workload.calls))
+        self.wait_s = array("d", bytes(8 * workload.calls))  # not a number: never started
         self.done_s = array("d", bytes(8 * workload.calls))  # arrival to end; negative: never ran
         self.tenant_s = [0.0] * len(workload.tenants)
         self.busy_s = 0.0  # device-seconds of calls
         self.cold = self.refused = 0
+        self.why_refused: Counter[str] = Counter()
 
     # --- the loop -----------------------------------------------------------------------------
     def run(self, progress: Progress | None = None) -> Simulator:
         """All calls to their end."""
         arrivals, calls = self.workload.arrival_s, self.workload.calls
+        self._progress = Steps(progress, calls)
         events, pop, index, timeline = self.agenda.events, heapq.heappop, 0, self.timeline
         while index < calls:
             self._next_arrival = at = arrivals[index]
@@ -77,16 +80,12 @@ class Simulator:
             self.now = at
             self._arrive(index)
             index += 1
-            if progress is not None and index % _TELL_EVERY == 0:
-                progress(index)
         self._next_arrival = math.inf
         while (self._running or self._copying or self._can_go_on()) and events:
             self._handle(*pop(events))
         timeline.close(self)
         self._give_up()
         self.machine.close(self.now)
-        if progress is not None:
-            progress(calls)
         return self
 
     def _handle(self, at: float, _: int, kind: int, what: Instance | int, version: int) -> None:
@@ -117,13 +116,17 @@ class Simulator:
 
     def _give_up(self) -> None:
         for function in self._waiting:
+            refusal = self.fleet.refusal(function)
+            why = "no place was found" if refusal is None else refusal.reason.removesuffix(" now")
             for call in self._queues[function]:
-                self._refuse(call)
+                self._refuse(call, f"waited to the end: {why}")
 
-    def _refuse(self, call: int) -> None:
+    def _refuse(self, call: int, why: str) -> None:
         self.refused += 1
-        self.wait_s[call] = self.now - self.workload.arrival_s[call]
+        self.why_refused[why] += 1
+        self.wait_s[call] = math.nan
         self.done_s[call] = -1.0
+        self._progress.one_more()
 
     # --- calls --------------------------------------------------------------------------------
     def _arrive(self, call: int) -> None:
@@ -134,15 +137,19 @@ class Simulator:
             return
         queue = self._queues[function]
         if not queue:
-            placed = self.fleet.open(function, self.now)
+            placed = self._open(function, call)
             if isinstance(placed, Instance):
                 self._start_cold(placed, call)
                 return
             if placed is not None and not placed.ever:
-                self._refuse(call)
+                self._refuse(call, placed.reason)
                 return
             self._waiting[function] = None
         self._queue(call, queue.append)
+
+    def _open(self, function: int, call: int) -> Instance | Refusal | None:
+        due = None if self._deadlines is None else self._deadlines.of(call, self.now)
+        return self.fleet.open(function, self.now, due)
 
     def _use(self, item: Instance, call: int) -> None:
         """A call takes an idle instance; one that was started ahead may still be loading."""
@@ -190,10 +197,13 @@ class Simulator:
 
     def _ended(self, item: Instance) -> None:
         call, now = item.call, self.now
-        if self.machine.learns:
-            self.machine.ran(item, now - item.began - item.loaded)
+        if self._deadlines is not None:
+            run_s = now - item.began - item.loaded
+            self.machine.ran(item, run_s)
+            self._deadlines.ran(item.function, run_s)
         self._stop(item)
         self.done_s[call] = now - self.workload.arrival_s[call]
+        self._progress.one_more()
         queue = self._queues[item.function]
         if queue and self._may_go_on(queue[0]):
             following = self._next(queue)
@@ -243,7 +253,7 @@ class Simulator:
                 if idle:
                     self._use(idle.pop(), self._next(queue))
                     continue
-                placed = fleet.open(function, self.now)
+                placed = self._open(function, queue[0])
                 if not isinstance(placed, Instance):
                     break
                 self._start_cold(placed, self._next(queue))
@@ -295,6 +305,7 @@ class Simulator:
     def _try_again(self, call: int, function: int) -> None:
         if not self.failures.try_again(call):
             self.done_s[call] = -1.0
+            self._progress.one_more()
             return
         self._queue(call, self._queues[function].appendleft)
         self._waiting[function] = None

@@ -7,13 +7,19 @@ the engine's.
 
 from __future__ import annotations
 
-from dgsf.core.placement import Refusal, Request
+from collections.abc import Callable
+
+from dgsf.core.placement import Placement, Refusal, Request
 from dgsf.sim.agenda import EXPIRE, Agenda
+from dgsf.sim.deadlines import Due
 from dgsf.sim.idling import Idling
 from dgsf.sim.instance import Instance
 from dgsf.sim.machine import Machine
 from dgsf.sim.rules import Rules
 from dgsf.sim.workload import FunctionSpec
+
+# function, its request, a place on a device in no use, now: the idle instance whose place it takes instead
+InsteadOfOpening = Callable[[int, Request, Placement, float], Instance | None]
 
 
 class Fleet:
@@ -28,6 +34,7 @@ class Fleet:
         self.idle: list[list[Instance]] = [[] for _ in functions]
         self.idling = Idling(machine.pool)
         self.on: dict[int, dict[Instance, None]] = {}  # device: its instances, if devices fail or calls move
+        self.instead_of_opening: InsteadOfOpening | None = None
         self.evicted = 0
         self.freed = 0  # rises whenever something may have become placeable
         self._functions = functions
@@ -37,6 +44,7 @@ class Fleet:
         numbers: dict[object, int] = {}
         self._shapes = [numbers.setdefault(self._shape(each), len(numbers)) for each in requests]
         self._refused: dict[int, int] = {}  # shape: `freed` when it was refused
+        self._why: dict[int, Refusal] = {}  # shape: its last refusal
         self._cached: set[tuple[int, int]] = set()  # (row, function): weights in the node's memory
 
     def _shape(self, request: Request) -> object:
@@ -44,16 +52,20 @@ class Fleet:
         return (request.shape, request.tenant) if self.machine.makes_slices else request.shape
 
     # --- opening ------------------------------------------------------------------------------
-    def open(self, function: int, now: float) -> Instance | Refusal | None:
+    def open(self, function: int, now: float, due: Due | None = None) -> Instance | Refusal | None:
         """A new instance; idle ones of others may give way.  None: refused before, nothing freed since."""
+        refusal = self.refusal(function)
+        if refusal is not None and not refusal.ever:
+            return refusal
         if self.was_refused(function):
             return None
-        request = self.requests[function]
-        placed = self.machine.place(function, request, now)
+        request = self.requests[function] if due is None else due.told_to(self.requests[function])
+        placed = self._placed(function, request, now)
         if isinstance(placed, Refusal) and placed.ever:
             placed = self.make_room(function, request, placed, now)
         if isinstance(placed, Refusal):
             self._refused[self._shapes[function]] = self.freed
+            self._why[self._shapes[function]] = placed
         else:
             self.track(placed)
         return placed
@@ -62,9 +74,28 @@ class Fleet:
         """Its shape found no place, and nothing was freed since."""
         return self._refused.get(self._shapes[function]) == self.freed
 
+    def refusal(self, function: int) -> Refusal | None:
+        """Why its shape found no place when it was last asked for; None: it always did."""
+        return self._why.get(self._shapes[function])
+
     def ask_again(self) -> None:
         """Whatever was refused may be asked for once more."""
         self._refused.clear()
+
+    def _placed(self, function: int, request: Request, now: float) -> Instance | Refusal:
+        """Where placement says, unless that is a device in no use and an idle instance elsewhere should rather go."""
+        found = self.machine.find(request, now)
+        if isinstance(found, Refusal):
+            return found
+        if self.instead_of_opening is not None and self.machine.opens(found):
+            victim = self.instead_of_opening(function, request, found, now)
+            if victim is not None:
+                self.close(victim, now)
+                self.evicted += 1
+                instead = self.machine.place_on(victim.devices[0], function, request, now)
+                assert instead is not None, "only who makes room is given up"
+                return instead
+        return self.machine.book(function, request, found, now)
 
     def make_room(self, function: int, request: Request, refusal: Refusal, now: float) -> Instance | Refusal:
         """Gives idle instances up, if that helps, and asks again."""

@@ -1,9 +1,9 @@
 """Reads published traces into workloads.
 
 GenAI: image generation calls, a function per checkpoint model; its groups, which are thousands, are users of one
-tenant's service unless each is said to be a tenant, with functions of its own.  Azure: LLM calls, whose run time follows
-from their tokens at a stated speed.  openb and tenants: tasks with shares, counts and types; each is its own function,
-because nothing is reused.  Times start at 0.  Malformed cells are errors naming file, line and column.
+tenant's service unless each is said to be a tenant, with functions of its own.  Azure: LLM calls, whose run time is
+that of their tokens at a stated speed.  openb and tenants: tasks with shares, counts and types; each is its own
+function, because nothing is reused.  Times start at 0.  Malformed cells are errors naming file, line and column.
 """
 
 from __future__ import annotations
@@ -34,7 +34,10 @@ from dgsf.sim.workload import FunctionSpec, Workload
 Row = dict[str, Any]
 GENAI_SHARE = 250  # four image models share a device
 GENAI_WEIGHTS_MIB = 6_600.0  # a checkpoint of the usual size
+GENAI_WORK_MIB = 3_400.0  # and what it computes in: eight on a device of 80 GB
 GENAI_DUTY = 0.8  # of a run, the device's part
+LLM_WEIGHTS_MIB = 14_000.0  # seven billion parameters of two bytes
+LLM_WORK_MIB = 2_000.0
 LLM_PROMPT_TOKENS_PER_S = 8_000.0
 LLM_SECONDS_PER_TOKEN = 0.025
 _NEAR = 0.5  # of a kind's columns: a header that has so many is meant to be of that kind
@@ -95,7 +98,7 @@ def read_azure(path: Path) -> Workload:
         function=[0] * count,
         tenant=[0] * count,
         run_s=[row["ContextTokens"] / speed[0] + row["GeneratedTokens"] * speed[1] for row in rows],
-        functions=[FunctionSpec("llm-code", share=1000, weights_mib=14_000.0)],
+        functions=[FunctionSpec("llm-code", share=1000, weights_mib=LLM_WEIGHTS_MIB, work_mib=LLM_WORK_MIB)],
         tenants=["azure"],
     )
 
@@ -199,7 +202,9 @@ def _given(path: Path) -> Path:
 
 
 def _checkpoint(name: str) -> FunctionSpec:
-    return FunctionSpec(name, share=GENAI_SHARE, weights_mib=GENAI_WEIGHTS_MIB, duty=GENAI_DUTY)
+    return FunctionSpec(
+        name, share=GENAI_SHARE, weights_mib=GENAI_WEIGHTS_MIB, work_mib=GENAI_WORK_MIB, duty=GENAI_DUTY
+    )
 
 
 def _task(row: dict[str, object]) -> FunctionSpec:

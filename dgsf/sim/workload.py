@@ -23,8 +23,8 @@ class FunctionSpec:
     devices: int = 0  # above 0: so many whole devices on one node
     cpu_milli: int = 0
     host_memory_mib: int = 0
-    device_memory_mib: int = 0
-    weights_mib: float = 0.0  # moved to the device by a cold start
+    weights_mib: float = 0.0  # moved to the device by a cold start, and held there by each instance
+    work_mib: float = 0.0  # device memory beside its weights
     duty: float = 0.0  # the part of a run in which the device works for it alone; up to its share nobody is slowed
     scales: bool = True  # a faster device shortens the run
     slowdown: float = 1.0  # remoted over native, by the performance model

@@ -27,7 +27,7 @@ functions = st.builds(
     share=st.integers(1, 1000),
     devices=st.sampled_from([0, 0, 0, 1, 2]),
     cpu_milli=st.sampled_from([0, 0, 9000]),
-    device_memory_mib=st.sampled_from([0, 0, 9000]),
+    work_mib=st.sampled_from([0, 0, 9000]),
     weights_mib=st.sampled_from([0.0, 500.0]),
     duty=st.floats(0, 1),
 )
