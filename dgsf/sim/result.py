@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import pairwise
@@ -112,10 +111,11 @@ def mean_of(results: Sequence[Result]) -> Result:
         values = [getattr(result, item.name) for result in results]
         if isinstance(values[0], float | int) and item.name not in ("seeds", "calls", "devices"):
             means[item.name] = sum(values) / len(values)
-    reasons: Counter[str] = Counter()
+    reasons: dict[str, float] = {}
     for result in results:
-        reasons.update(result.why_refused)  # type: ignore[arg-type]  # parts of calls, in means of means
-    means["why_refused"] = _by_count({reason: calls / len(results) for reason, calls in reasons.items()})
+        for reason, calls in result.why_refused.items():
+            reasons[reason] = reasons.get(reason, 0.0) + calls / len(results)
+    means["why_refused"] = _by_count(reasons)
     means["wait_curve_s"] = tuple(np.mean([result.wait_curve_s for result in results], axis=0).tolist())
     return replace(first, **means)  # type: ignore[arg-type]
 
