@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dgsf.core.placement.speeds import Speeds, parse_speeds
+from dgsf.core.placement.speeds import Speeds, Table, parse_speeds
 from dgsf.errors import ConfigError
 
 
 def read_speeds(path: Path, said: str) -> Speeds:
     """Speeds by function and device type; `said` is what named the file, such as DGSF_SPEEDS."""
+    return Speeds(read_table(path, said))
+
+
+def read_table(path: Path, said: str) -> Table:
+    """The same as the file has it: (function, device type) to speed."""
     try:
         table = parse_speeds(path.expanduser().read_text(encoding="utf-8"))
     except OSError as error:
@@ -18,4 +23,4 @@ def read_speeds(path: Path, said: str) -> Speeds:
         raise ConfigError(f"{said}={path}: {error}") from error
     if not table:
         raise ConfigError(f"{said}={path}: has no speeds; write function -> device type -> speed as JSON")
-    return Speeds(table)
+    return table

@@ -1,41 +1,42 @@
 """`dgsf sim`: replay traces or drawn calls over a pool that does not exist, and compare placement policies.
 
-It reads options, builds an experiment and shows results; the simulation itself is `dgsf.sim`.
+The options, and the order of what is done; what they come to is `simoptions`, the experiment `simrun`, the output
+`simshow`, and the simulation itself `dgsf.sim`.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import sys
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
 
-from dgsf.cli.output import human_us, json_option, show_json, show_rows
+from dgsf.cli.output import json_option
 from dgsf.cli.simoptions import DRAWN, TRACES, Options, assumed, settled
 from dgsf.cli.simplan import check_planner, describe, planned_hours, prepare
-from dgsf.core.policies import DEFAULT_PLACEMENT, PLACEMENT_POLICIES
+from dgsf.cli.simrun import experiment, facts, refuse_what_nobody_uses, settle_remoting
+from dgsf.cli.simshow import (
+    Report,
+    progress_bar,
+    refusals,
+    sharing_notes,
+    show,
+    tell_assumed_types,
+    write_files,
+)
 from dgsf.errors import UsageError
 
 if TYPE_CHECKING:
-    from dgsf.core.perfmodel import Link
-    from dgsf.core.placement import Speeds
-    from dgsf.core.placement.consolidate import MoveRules
     from dgsf.sim.experiment import Experiment, Progress
-    from dgsf.sim.pools import PoolSpec
     from dgsf.sim.result import Result
-    from dgsf.sim.workload import Workload
 
-MOST_CALLS = 100_000_000
+MOST_CALLS = 10_000_000  # about a gigabyte
 MOST_NAMES = 100_000  # functions or tenants that are drawn
-MOST = 1e9  # of anything that is measured: seconds, hours, µs, calls per second
+MOST = 1e9  # of anything that is measured: seconds, hours, µs, calls per second, MiB
 LEAST = 1e-6  # of what must be above 0
-FABRIC_MIB_PER_S = 1200.0
-MIB_PER_S = 2**20 / 1e6  # in bytes per µs
 COLUMNS_HELP = """\b
 Columns of your own CSV file (with a header line, in any order; others are skipped):
   tenants  name, tenant, arrival_s, duration_s, gpu_percent (1 to 100)
@@ -44,8 +45,8 @@ Columns of your own CSV file (with a header line, in any order; others are skipp
            device), gpu_spec (types: 'T4|A100', or empty), qos (the tenant, or
            empty), creation_time, deletion_time (seconds)
            tasks that take parts of a device or several devices
-  genai    gmt_create (date and time), exec_time_seconds, groupId (the tenant),
-           checkpoint_model_version_id (the function)
+  genai    gmt_create (date and time), exec_time_seconds, groupId (a user, or with
+           --tenant-per-group a tenant), checkpoint_model_version_id (the function)
            calls of functions, in the order of arrival
   azure    TIMESTAMP (date and time), ContextTokens, GeneratedTokens
            calls of one language model, in the order of arrival
@@ -69,6 +70,11 @@ Dates and times are written like 2024-01-31 13:45:00; cpu_milli is 1000 per core
     "--trace-file",
     type=click.Path(path_type=Path),
     help="your own CSV file, or a trace that is not in the folder; --arrivals is known by its columns, see below",
+)
+@click.option(
+    "--tenant-per-group",
+    is_flag=True,
+    help="genai: each groupId is a tenant with functions and instances of its own, not a user of one tenant's",
 )
 @click.option("--traces", type=click.Path(path_type=Path), help="folder with the public traces  [env: DGSF_TRACES]")
 @click.option(
@@ -96,6 +102,16 @@ Dates and times are written like 2024-01-31 13:45:00; cpu_milli is 1000 per core
 )
 @click.option(
     "--share", default="100,250,500", show_default=True, help="thousandths of a device, drawn functions in turn"
+)
+@click.option(
+    "--weights-mib",
+    type=click.FloatRange(0, MOST),
+    help="of each function: cold starts move them, each instance holds them (drawn: 500, genai: 6600, azure: 14000)",
+)
+@click.option(
+    "--memory-mib",
+    type=click.FloatRange(0, MOST),
+    help="device memory of each instance beside its weights (drawn: 500, genai: 3400, azure: 2000, tasks: 0)",
 )
 @click.option("--duty", type=click.FloatRange(0, 1), help="part of a run in which it needs the device for itself")
 @click.option(
@@ -169,7 +185,10 @@ Dates and times are written like 2024-01-31 13:45:00; cpu_milli is 1000 per core
     help="slow-down by each call beside it (0; 0.05 with --against-exclusive)",
 )
 @click.option(
-    "--slo-s", type=click.FloatRange(0, MOST), default=0.0, help="a call must end within so long; 0: 3 x its own run"
+    "--slo-s",
+    type=click.FloatRange(0, MOST),
+    default=0.0,
+    help="a call must end within so long, and placement knows; 0: 3 x its own run",
 )
 @click.option("--fifo", is_flag=True, help="first come, first served, instead of fairness between tenants")
 @click.option("--durations", is_flag=True, help="placement knows how long tasks run (openb, tenants)")
@@ -203,29 +222,19 @@ Dates and times are written like 2024-01-31 13:45:00; cpu_milli is 1000 per core
 @json_option
 def command(plot: Path | None, html: Path | None, as_json: bool, **given: Any) -> None:
     """Simulate a pool: replay a trace or drawn calls, compare placement policies."""
-    from dgsf.sim.experiment import run_experiment
     from dgsf.sim.plots import check_drawing
 
     check_drawing(plot, html)
     options = settled(Options(**given), _written(given))
     check_planner(options.planned)
-    two_ways = options.against_exclusive
-    options, changes = _changes(options)
-    wanted = _experiment(options, changes)
-    _tell_assumed_types(wanted.pool)
-    plan = prepare(wanted.workload(options.seed)) if options.planned else None
-    runs = wanted.seeds * (2 if two_ways else len(wanted.policies))
-    with _progress(runs) as tell:
-        results = _two_ways(wanted, tell) if two_ways else run_experiment(wanted, tell)
-    title = f"{options.arrivals} on {wanted.pool.name}: {results[0].calls:,} calls, {wanted.pool.devices:,} devices"
-    planned = None if plan is None else planned_hours(plan, results[0].calls, options.seed)
-    _show(results, title, as_json, planned)
-    if two_ways and not as_json:
-        _show_ratio(*results)
-        _show_sharing(options)
-    found = {"calls": results[0].calls, "policies": wanted.policies, "duty": _duties(options, wanted), **changes}
-    notes = [] if planned is None else [describe(planned, results[0].policy, results[0].gpu_hours)]
-    _write(results, title, plot, html, assumed(options, wanted.rules, found), notes)
+    try:
+        report = _simulated(options)
+    except MemoryError:
+        raise UsageError(
+            "so much does not fit in this machine's memory; take fewer --calls or a smaller --pool"
+        ) from None
+    write_files(report, plot, html)  # first: whoever reads the table may stop reading
+    show(report, as_json=as_json)
 
 
 def _written(names: Iterable[str]) -> set[str]:
@@ -234,130 +243,27 @@ def _written(names: Iterable[str]) -> set[str]:
     return {name for name in names if context.get_parameter_source(name) is not ParameterSource.DEFAULT}
 
 
-def _write(
-    results: list[Result], title: str, plot: Path | None, html: Path | None, told: dict[str, str], notes: list[str]
-) -> None:
-    if plot is not None:
-        from dgsf.sim.plots import save_plot
+def _simulated(options: Options) -> Report:
+    """Runs it; what is wrong is told before anything runs."""
+    from dgsf.sim.experiment import run_experiment
 
-        save_plot(plot, results, title)
-    if html is not None:
-        from dgsf.sim.html import save_html
-
-        save_html(html, results, title, told, notes)
-
-
-# --- what to run ------------------------------------------------------------------------------
-def _experiment(options: Options, changes: dict[str, float]) -> Experiment:
-    from dgsf.sim.experiment import Experiment
-    from dgsf.sim.pools import load_pool
-    from dgsf.sim.rules import Rules
-
-    policies = _policies(options.policies)
-    if options.against_exclusive and len(policies) > 1:
-        raise UsageError("--against-exclusive compares one policy in two ways; give just one with --policy")
-    rules = Rules(
-        idle_s=options.idle_s or 0.0, learned=options.keep_warm == "learned",
-        mtbf_h=options.mtbf_h, mttr_s=options.mttr_s,
-        interference=options.interference or 0.0,
-        slo_s=options.slo_s, fair=not options.fifo, exclusive=options.exclusive,
-        durations=options.durations, moves=_move_rules(options), seed=options.seed,
-    )  # fmt: skip
-    pool = dataclasses.replace(load_pool(options.pool), speeds=_speeds(options))
-    return Experiment(_workload(options, changes), pool, policies, rules, options.seeds)
-
-
-def _speeds(options: Options) -> Speeds | None:
-    from dgsf.speedtable import read_speeds
-
-    return None if options.speeds is None else read_speeds(options.speeds, "--speeds")
-
-
-def _policies(given: tuple[str, ...]) -> tuple[str, ...]:
-    named = tuple(word.strip() for words in given for word in words.split(","))
-    if named == ("all",):
-        return PLACEMENT_POLICIES
-    for name in named:
-        if name not in PLACEMENT_POLICIES:
-            there_are = f"there are: {', '.join(PLACEMENT_POLICIES)}; or 'all' alone, for all of them"
-            raise UsageError(f"--policy: no placement policy '{name}'; {there_are}")
-    return named or (DEFAULT_PLACEMENT,)
-
-
-def _move_rules(options: Options) -> MoveRules | None:
-    from dgsf.core.placement.consolidate import MoveRules
-
-    if not options.moves:
-        return None
-    return MoveRules(per_hour=options.moves, copy_s=options.move_copy_s, pause_s=options.move_pause_s)
-
-
-def _workload(options: Options, changes: dict[str, float]) -> Callable[[int], Workload]:
-    if options.arrivals not in DRAWN:
-        trace = _trace(options)
-        trace = trace.changed(**changes) if changes else trace
-        return lambda seed: trace
-    from dgsf.sim.synthetic import Synthetic, draw
-
-    wanted = Synthetic(
-        calls=options.calls or 0, rate_per_s=options.rate, functions=options.functions, tenants=options.tenants,
-        mean_run_s=options.run_s, shares=_shares(options.share), burst_s=options.burst_s, seed=options.seed,
-        burst=options.burst if options.arrivals == "bursts" else 1.0,
-    )  # fmt: skip
-    return lambda seed: draw(dataclasses.replace(wanted, seed=seed)).changed(**changes)
-
-
-def _shares(words: str) -> tuple[int, ...]:
-    try:
-        return tuple(int(word) if word.strip().isdecimal() else 0 for word in words.split(","))
-    except ValueError:  # thousands of digits
-        raise UsageError(f"--share {words!r}: write whole numbers from 1 to 1000, such as 250 or 100,250,500") from None
-
-
-def _trace(options: Options) -> Workload:
-    from dgsf.sim.traces import read_trace
-
-    trace = read_trace(options.arrivals, Path(), options.trace_file)
-    trace = trace.first(options.calls) if options.calls else trace
-    return trace if options.speedup == 1.0 else trace.faster(options.speedup)
-
-
-def _changes(options: Options) -> tuple[Options, dict[str, float]]:
-    """The options with what was chosen, and what is set anew for every function: duty, slow-down over the fabric."""
-    changes = {} if options.duty is None else {"duty": options.duty}
-    if options.recording is None:
-        return options, changes
-    attach, slowdown, link = _remoting(options, options.recording)
-    speed, reads = link.bytes_per_us / MIB_PER_S, link.outstanding_reads
-    chosen = dataclasses.replace(options, attach=attach, link_mib_per_s=speed, outstanding_reads=reads)
-    return chosen, {**changes, "slowdown": slowdown}
-
-
-def _remoting(options: Options, file: Path) -> tuple[str, float, Link]:
-    """Where bodies run, remoted over native, and the link; what was chosen and why goes to stderr."""
-    from dgsf.core.perfmodel import Link, choose_attach
-    from dgsf.sim.recordings import load_recording
-
-    recording = load_recording(file)
-    link = recording.link or Link(bytes_per_us=FABRIC_MIB_PER_S * MIB_PER_S)
-    speed = link.bytes_per_us if options.link_mib_per_s is None else options.link_mib_per_s * MIB_PER_S
-    reads = link.outstanding_reads if options.outstanding_reads is None else options.outstanding_reads
-    link = dataclasses.replace(link, round_trip_us=options.round_trip_us, bytes_per_us=speed, outstanding_reads=reads)
-    choice = choose_attach(recording, link)
-    attach = choice.attach if options.attach == "auto" else options.attach
-    costs = f"as measured with the recording, {human_us(round(link.sync_us))} per answer beside the round trip"
-    counted = costs if recording.link else "not counted, the recording does not say; 'dgsf profile' makes one that does"
-    click.echo(f"attach {attach}: {choice.reason} (costs of commands and answers: {counted})", err=True)
-    return attach, 1.0 if attach == "near" else choice.slowdown, link
-
-
-def _duties(options: Options, wanted: Experiment) -> list[float]:
-    """Of all functions; those that are drawn have one."""
-    if options.arrivals in DRAWN:
-        from dgsf.sim.synthetic import Synthetic
-
-        return [Synthetic().duty]
-    return sorted({function.duty for function in wanted.workload(options.seed).functions})
+    options, changes = settle_remoting(options)
+    wanted = experiment(options, changes)
+    refuse_what_nobody_uses(options, wanted)
+    tell_assumed_types(wanted.pool)
+    plan = prepare(wanted.workload(options.seed)) if options.planned else None
+    two_ways = options.against_exclusive
+    runs = wanted.seeds * (2 if two_ways else len(wanted.policies))
+    with progress_bar(runs) as tell:
+        results = _two_ways(wanted, tell) if two_ways else run_experiment(wanted, tell)
+    first = results[0]
+    planned = None if plan is None else planned_hours(plan, first.calls, options.seed)
+    title = f"{options.arrivals} on {wanted.pool.name}: {first.calls:,} calls, {wanted.pool.devices:,} devices"
+    found = {"calls": first.calls, "policies": wanted.policies, **facts(options, wanted), **changes}
+    notes = refusals(results)
+    notes += [] if planned is None else [describe(planned, first.policy, first.gpu_hours)]
+    notes += sharing_notes(options, *results) if two_ways else []
+    return Report(title, results, assumed(options, wanted.rules, found), notes, planned)
 
 
 def _two_ways(wanted: Experiment, tell: Progress | None) -> list[Result]:
@@ -365,65 +271,3 @@ def _two_ways(wanted: Experiment, tell: Progress | None) -> list[Result]:
 
     shared, exclusive = sharing_against_exclusive(wanted, tell)
     return [dataclasses.replace(shared, policy="shared"), dataclasses.replace(exclusive, policy="exclusive")]
-
-
-# --- what is shown ----------------------------------------------------------------------------
-def _show(results: list[Result], title: str, as_json: bool, planned: float | None) -> None:
-    from dgsf.sim.report import rows
-
-    if as_json:
-        more = {} if planned is None else {"planned_gpu_hours": planned}
-        show_json({"results": [dataclasses.asdict(result) for result in results], **more})
-        return
-    click.secho(title, bold=True)
-    show_rows(rows(results), ("figure", *(result.policy for result in results)), empty="")
-    if planned is not None:
-        click.echo(describe(planned, results[0].policy, results[0].gpu_hours))
-
-
-def _tell_assumed_types(pool: PoolSpec) -> None:
-    """Types of a file that nothing is known of, on stderr: they change speeds and costs."""
-    from dgsf.sim.devicetypes import STAND_IN, TYPES
-
-    if pool.assumed:
-        stand_in = f"a {STAND_IN} ({TYPES[STAND_IN]})"
-        click.echo(
-            f"{', '.join(pool.assumed)}: no figures are known of these types, each counts as {stand_in}", err=True
-        )
-
-
-def _show_sharing(options: Options) -> None:
-    """What the comparison stands on: without these, sharing would cost nothing."""
-    click.echo(
-        f"assumed of calls that share a device: each needs it for itself for {options.duty:g} of its run (--duty), and "
-        f"is slowed by {options.interference:g} by each call beside it (--interference)"
-    )
-
-
-def _show_ratio(shared: Result, exclusive: Result) -> None:
-    if exclusive.wait_mean_s == 0:
-        click.echo("nobody waited with exclusive devices: there is nothing to gain; raise --rate")
-        return
-    ratio = shared.wait_mean_s / exclusive.wait_mean_s
-    click.echo(f"queueing delay with sharing ÷ exclusive devices: {ratio:.3f} (DGSF: 0.47)")
-
-
-@contextmanager
-def _progress(runs: int) -> Iterator[Progress | None]:
-    """A bar on a terminal; nothing otherwise."""
-    if not sys.stderr.isatty():
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import Progress as Bar
-
-    with Bar(console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("simulating", total=None)
-        seen: list[tuple[str, int]] = []
-
-        def tell(policy: str, seed: int, done: int, calls: int) -> None:
-            if not seen or seen[-1] != (policy, seed):
-                seen.append((policy, seed))
-            bar.update(task, description=f"{policy}, seed {seed} ({len(seen)}/{runs})", completed=done, total=calls)
-
-        yield tell

@@ -33,6 +33,7 @@ class Options:
     pool: str
     arrivals: str
     trace_file: Path | None
+    tenant_per_group: bool
     traces: Path | None
     calls: int | None
     speedup: float
@@ -41,6 +42,8 @@ class Options:
     tenants: int
     run_s: float
     share: str
+    weights_mib: float | None
+    memory_mib: float | None
     duty: float | None
     burst: float
     burst_s: float
@@ -76,6 +79,7 @@ class _Belonging:
     options: tuple[str, ...]
     counts: Callable[[Options], bool]
     to: str
+    way_out: str = "leave it out or add that"
 
 
 _BELONGINGS = (
@@ -97,6 +101,19 @@ _BELONGINGS = (
         ("attach", "round_trip_us", "link_mib_per_s", "outstanding_reads"),
         lambda given: given.recording is not None,
         "--recording FILE",
+    ),
+    _Belonging(("tenant_per_group",), lambda given: given.arrivals == "genai", "--arrivals genai"),
+    _Belonging(
+        ("weights_mib", "speeds"),
+        lambda given: given.arrivals not in TASKS,
+        f"functions, which load weights and run faster on faster devices; those of {' and '.join(TASKS)} are tasks",
+        "leave it out",
+    ),
+    _Belonging(
+        ("share", "duty", "interference", "moves"),
+        lambda given: not given.exclusive,
+        "calls that share devices",
+        "leave it out, or --exclusive",
     ),
     _Belonging(("planned",), lambda given: given.arrivals == "tenants", "parts of devices (--arrivals tenants)"),
     _Belonging(("move_copy_s", "move_pause_s"), lambda given: given.moves > 0, "--moves above 0"),
@@ -161,7 +178,7 @@ def _refuse_ignored(options: Options, given: Collection[str]) -> None:
     for each in _BELONGINGS:
         ignored = [] if each.counts(options) else [name for name in each.options if name in given]
         if ignored:
-            raise UsageError(f"{_flag(ignored[0])} would be ignored: it belongs to {each.to}; leave it out or add that")
+            raise UsageError(f"{_flag(ignored[0])} would be ignored: it belongs to {each.to}; {each.way_out}")
     if options.trace_file is not None and options.traces is not None:
         raise UsageError("--traces would be ignored: --trace-file names the file itself; leave one of the two out")
     if options.idle_s is not None and options.keep_warm is not None:
@@ -175,7 +192,18 @@ def _flag(name: str) -> str:
 
 
 # --- what a report says of them ---------------------------------------------------------------
-_TOLD_ELSEWHERE = {"calls", "policies", "duty", "moves", "move_copy_s", "move_pause_s", "fifo", "traces"}
+_TOLD_ELSEWHERE = {
+    "calls",
+    "policies",
+    "duty",
+    "weights_mib",
+    "memory_mib",
+    "moves",
+    "move_copy_s",
+    "move_pause_s",
+    "fifo",
+    "traces",
+}
 
 
 def assumed(options: Options, rules: Rules, found: Mapping[str, object]) -> dict[str, str]:

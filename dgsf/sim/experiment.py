@@ -44,6 +44,8 @@ def run_experiment(wanted: Experiment, progress: Progress | None = None) -> list
         for name in found:
             run = Simulator(workload, wanted.pool, name, replace(wanted.rules, seed=seed))
             tell = None if progress is None else _teller(progress, name, seed, workload.calls)
+            if tell is not None:
+                tell(0)
             found[name].append(summarise(run.run(tell)))
     return [mean_of(results) for results in found.values()]
 

@@ -20,6 +20,8 @@ from dgsf.core.placement.need import Need
 from dgsf.core.placement.pool import Bools, Ints, Pool
 from dgsf.sim.instance import Instance
 
+Wanted = Callable[[Iterable[Instance], float], dict[Instance, float]]  # how soon each is used, by what is expected now
+
 
 class Idling:
     """Idle instances and what would be free without them."""
@@ -29,7 +31,7 @@ class Idling:
         self._pool = pool
         rows, self._wide = pool.ids.shape
         self._on: list[dict[Instance, None]] = [{} for _ in range(rows)]  # row: its instances, busy ones too
-        self.wanted: Callable[[Iterable[Instance]], dict[Instance, float]] | None = None  # the least wanted go first
+        self.wanted: Wanted | None = None  # the least wanted go first
         self._needs: dict[object, Need] = {}  # by shape
         self._rested = 0
         # what idle instances hold, by place and by row: plain arrays, because every call changes them
@@ -70,7 +72,7 @@ class Idling:
                 self._host[row] += sign * request.host_memory
 
     # --- whom to give up ----------------------------------------------------------------------
-    def to_give_up(self, request: Request, share: int) -> list[Instance]:
+    def to_give_up(self, request: Request, share: int, now: float) -> list[Instance]:
         """The idle instances without which the request, that has no room now, fits; none if that cannot be had."""
         if not self.unused:
             return []
@@ -80,7 +82,7 @@ class Idling:
             return []
         able = rows.tolist()
         tried: set[int] = set()
-        order = self._order()
+        order = self._order(now)
         for item in order:
             for row in self._pool.siblings[item.row]:
                 if able[row] and row not in tried and _may_help(item, row, columns, request):
@@ -89,11 +91,11 @@ class Idling:
                         return gone
         return []
 
-    def _order(self) -> dict[Instance, None]:
+    def _order(self, now: float) -> dict[Instance, None]:
         """The order in which they go."""
         if self.wanted is None:
             return self.unused
-        rates = self.wanted(self.everything)
+        rates = self.wanted(self.everything, now)
         return dict.fromkeys(sorted(self.unused, key=lambda item: rates.get(item, 0.0)))  # equals stay in order
 
     @property

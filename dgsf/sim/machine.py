@@ -6,6 +6,8 @@ how many devices hold anything and what that costs.  It knows no calls.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from random import Random
 
 import numpy as np
@@ -33,9 +35,9 @@ def device_views(spec: PoolSpec) -> list[DeviceView]:
         for _ in range(node.devices):
             views.append(
                 DeviceView(
-                    id=len(views), type=node.type, kind="sim", healthy=True, slots=1, memory_bytes=memory, free_slots=1,
-                    free_memory=memory, speed=figures.speed, price=figures.price_per_h, node=node.name,
-                    free_share=WHOLE,
+                    id=len(views), type=node.type, kind=node.type, healthy=True, slots=1, memory_bytes=memory,
+                    free_slots=1, free_memory=memory, speed=figures.speed, price=figures.price_per_h,
+                    node=node.name, free_share=WHOLE,
                 )
             )  # fmt: skip
     return views
@@ -46,7 +48,7 @@ def request_of(spec: FunctionSpec, tenant: str, *, exclusive: bool, duration_s: 
     whole = exclusive and spec.devices == 0 and spec.share > 0
     return Request(
         types=spec.types,
-        memory_bytes=spec.device_memory_mib * _MIB,
+        memory_bytes=math.ceil(spec.weights_mib + spec.work_mib) * _MIB,
         tenant=tenant,
         function=spec.name,
         share=WHOLE if whole else (None if spec.devices else spec.share),
@@ -95,10 +97,18 @@ class Machine:
     # --- booking ------------------------------------------------------------------------------
     def place(self, function: int, request: Request, now: float) -> Instance | Refusal:
         """A new instance with its place booked, or why not."""
+        found = self.find(request, now)
+        return found if isinstance(found, Refusal) else self.book(function, request, found, now)
+
+    def find(self, request: Request, now: float) -> Placement | Refusal:
+        """A place, not booked yet, or why there is none."""
         self.pool.now = now
         self._residency.refresh(request.weights, now)
-        found = self._placer.place(request)
-        return found if isinstance(found, Refusal) else self._book(function, request, found, now)
+        return self._placer.place(request)
+
+    def opens(self, found: Placement) -> bool:
+        """Whether it would be the first on a device."""
+        return any(self._held[device] == 0 for device in found.devices)
 
     def place_on(self, device: int, function: int, request: Request, now: float) -> Instance | None:
         """A new instance on this very device, if it has room; never where the policy makes slices."""
@@ -108,15 +118,34 @@ class Machine:
             return None
         if not need.columns(self.pool, np.array([row]))[0][column]:
             return None
-        return self._book(function, request, placed(self.pool, row, (column,), int(need.share[row])), now)
+        return self.book(function, request, placed(self.pool, row, (column,), int(need.share[row])), now)
 
-    def _book(self, function: int, request: Request, found: Placement, now: float) -> Instance:
+    def book(self, function: int, request: Request, found: Placement, now: float) -> Instance:
         ends_at = now + request.duration_s if request.duration_s else 0.0
         taken = self.pool.take(request, found, ends_at)
         item = Instance(function, request, taken, self._speed(request, taken), ends_at)
         self._hold(item, now)
         self._residency.came(item)
         return item
+
+    def without(self, request: Request, opened: Placement) -> Callable[[Instance], bool]:
+        """Tells of instances whether their place alone would do, on a device of as good a type as the given place."""
+        pool, need = self.pool, Need.of(request, self.pool)
+        rank, rows = int(need.rank[opened.row]), need.rank.tolist()
+
+        def would_do(item: Instance) -> bool:
+            if not item.devices or rows[item.row] != rank or len(item.devices) > 1:
+                return False
+            place, held = pool.where[item.devices[0]], item.request
+            return bool(
+                pool.usable[place]
+                and pool.left[place] + item.placement.share >= need.share[item.row]
+                and pool.memory[place] + held.memory_bytes >= request.memory_bytes
+                and pool.cpu[item.row] + held.cpu_milli >= request.cpu_milli
+                and pool.host_memory[item.row] + held.host_memory >= request.host_memory
+            )
+
+        return would_do
 
     def takes(self, request: Request) -> int | None:
         """The share that the policy gives it of each device, rounded up as it does; None: an empty pool has no room."""
@@ -206,6 +235,8 @@ class Machine:
         for request, weight in shapes[:_SHAPES]:
             need = request.share or WHOLE
             usable = room >= need
+            if request.memory_bytes:
+                usable &= self.pool.memory >= request.memory_bytes
             rows = usable.sum(axis=1) >= max(1, request.devices)
             rows &= (self.pool.cpu >= request.cpu_milli) & (self.pool.rank(request.types) >= 0)
             fit = np.where(rows, np.where(usable, room, 0).sum(axis=1), 0)

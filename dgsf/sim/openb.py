@@ -15,7 +15,17 @@ from random import Random
 from dgsf.core.placement import DeviceView, NodeView, Placement, Placer, Policy, Pool, Request, Workload
 from dgsf.core.placement.model import PLENTY, WHOLE
 from dgsf.errors import TraceError
-from dgsf.sim.tracefiles import MOST_MIB, MOST_MILLI, distinct, numbered_rows, optional_text, published, text, whole
+from dgsf.sim.tracefiles import (
+    MOST_MIB,
+    MOST_MILLI,
+    device_type,
+    device_types,
+    distinct,
+    numbered_rows,
+    published,
+    text,
+    whole,
+)
 
 NODES_FILE = "openb_node_list_gpu_node.csv"
 TASKS_FILE = "openb_pod_list_default.csv"
@@ -47,7 +57,7 @@ def read_nodes(folder: Path) -> list[OpenbNode]:
         "cpu_milli": whole(0, MOST_MILLI),
         "memory_mib": whole(0, MOST_MIB),
         "gpu": whole(0, 1024),
-        "model": optional_text,
+        "model": device_type,
     }
     path = published(folder / NODES_FILE)
     return [OpenbNode(*row.values()) for row in distinct(path, numbered_rows(path, columns), "sn")]
@@ -59,7 +69,7 @@ def read_tasks(folder: Path) -> list[Request]:
         "memory_mib": whole(0, MOST_MIB),
         "num_gpu": whole(0, 1024),
         "gpu_milli": whole(0, WHOLE),
-        "gpu_spec": optional_text,
+        "gpu_spec": device_types,
     }
     path = published(folder / TASKS_FILE)
     tasks = []

@@ -8,18 +8,30 @@ the openb trace: sn, cpu_milli, memory_mib, gpu, model; types that are not in th
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from dgsf.core.placement import Speeds
 from dgsf.errors import TraceError, UsageError
 from dgsf.sim.devicetypes import STAND_IN, TYPES, DeviceType, known, of_figures, unknown
-from dgsf.sim.tracefiles import MOST_MIB, MOST_MILLI, distinct, numbered_rows, optional_text, shown, text, whole
+from dgsf.sim.tracefiles import (
+    MOST_MIB,
+    MOST_MILLI,
+    device_type,
+    distinct,
+    is_device_type,
+    numbered_rows,
+    shown,
+    text,
+    whole,
+)
 
 NODE_DEVICES = 8
 MOST_DEVICES = 1_000_000
 MOST_CORES = 1_000_000  # of one node
+MOST_PLACES = 4_000_000  # nodes x devices of the largest: a pool is a table of that size
 _CORES_PER_DEVICE = 12
 _HOST_MIB_PER_DEVICE = 128 * 1024
 _PART = re.compile(
@@ -73,15 +85,34 @@ def parse_pool(words: str) -> PoolSpec:
                 f"--pool {words!r}: {part.strip()!r} is no group of devices; "
                 "write TYPE:DEVICES, TYPE:NODESxDEVICES or TYPE:NODESxDEVICES@CORES"
             )
+        if not is_device_type(match["type"]):
+            raise UsageError(f"--pool: no device type can be called {match['type']!r}; that word means something else")
         if match["figures"] is not None:
-            own[match["type"].upper()] = of_figures(match["type"], match["figures"])
+            _define(own, match["type"], of_figures(match["type"], match["figures"]))
         nodes += _nodes(match, len(nodes))
     pool = PoolSpec(words, nodes, own=own)
     if not 1 <= pool.devices <= MOST_DEVICES:
-        raise UsageError(f"--pool {words!r}: has {pool.devices} devices; 1 to {MOST_DEVICES:,} are possible")
+        raise UsageError(f"--pool {shown(words)}: has {pool.devices} devices; 1 to {MOST_DEVICES:,} are possible")
+    _check_size(pool)
     if pool.assumed:
         raise unknown(pool.assumed[0])
     return pool
+
+
+def _define(own: dict[str, DeviceType], type_: str, figures: DeviceType) -> None:
+    """Every device of a type has the same figures."""
+    before = own.setdefault(type_.upper(), figures)
+    if before != figures:
+        raise UsageError(f"--pool: {type_.upper()} is {before} and {figures}; give its figures once, or two names")
+
+
+def _check_size(pool: PoolSpec) -> None:
+    most = max(node.devices for node in pool.nodes)
+    if len(pool.nodes) * most > MOST_PLACES:
+        raise UsageError(
+            f"--pool: {len(pool.nodes):,} nodes beside one of {most:,} devices are too much for one table "
+            f"({MOST_PLACES:,} places); make the large nodes smaller"
+        )
 
 
 def _nodes(match: re.Match[str], start: int) -> list[Node]:
@@ -124,15 +155,26 @@ def read_pool(path: Path) -> PoolSpec:
         "cpu_milli": whole(1, MOST_MILLI),
         "memory_mib": whole(1, MOST_MIB),
         "gpu": whole(0, 64),
-        "model": optional_text,
+        "model": device_type,
     }
     nodes = [
         Node(row["sn"], row["model"] or "none", row["gpu"], row["cpu_milli"], row["memory_mib"])
-        for row in distinct(path, numbered_rows(path, columns), "sn")
+        for row in distinct(path, _named(path, numbered_rows(path, columns)), "sn")
     ]
     if not any(node.devices for node in nodes):
         raise TraceError(f"{path}: has no node with a device")
-    return PoolSpec(path.name, nodes)
+    pool = PoolSpec(path.name, nodes)
+    _check_size(pool)
+    return pool
+
+
+def _named(path: Path, rows: Iterable[tuple[int, dict[str, Any]]]) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The rows; devices without a type are not guessed at."""
+    for line, row in rows:
+        if row["gpu"] and not row["model"]:
+            told = f"is empty beside {row['gpu']} devices; name their type"
+            raise TraceError(f"{path}: line {line}, column 'model': {told}")
+        yield line, row
 
 
 def load_pool(words: str) -> PoolSpec:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import pairwise
 
@@ -25,7 +25,7 @@ class Result:
     allocation: float  # part of the pool that is given away, mean over the time of arrivals and drain
     peak_allocation: float  # the most of it that was given away at once
     fragmentation: float  # part of the pool that is free but of no use to the mix of calls, mean over time
-    wait_mean_s: float
+    wait_mean_s: float  # of the calls that started, as all delays
     wait_p50_s: float
     wait_p90_s: float
     wait_p99_s: float
@@ -44,6 +44,7 @@ class Result:
     evicted: float
     ahead: float  # instances started ahead of a call
     refused: float
+    why_refused: dict[str, float]  # reason: calls, most frequent first
     moves: float
     twice_gpu_hours: float  # held at both ends of a move
     wait_curve_s: tuple[float, ...]  # percentiles 0 to 100 of the queueing delay
@@ -56,6 +57,7 @@ class Result:
 def summarise(run: Simulator) -> Result:
     """The figures of a run that has ended."""
     wait = np.frombuffer(run.wait_s, dtype=np.float64)
+    wait = wait[~np.isnan(wait)]  # of the calls that started
     done = np.frombuffer(run.done_s, dtype=np.float64)
     served = done >= 0
     curve = np.percentile(wait, np.linspace(0, 100, CURVE_POINTS)) if len(wait) else np.zeros(CURVE_POINTS)
@@ -82,12 +84,13 @@ def summarise(run: Simulator) -> Result:
         fairness=jain([run.tenant_s[tenant] for tenant in sorted(set(run.workload.tenant))]),
         fairness_stretch=jain(_stretch_by_tenant(run, done)),
         slo_misses=_slo_misses(run, done),
-        retried=run.retried,
-        lost=run.lost,
-        lost_gpu_hours=run.lost_s / 3600,
-        evicted=run.evicted,
-        ahead=run.ahead,
+        retried=run.failures.retried,
+        lost=run.failures.lost,
+        lost_gpu_hours=run.failures.lost_s / 3600,
+        evicted=run.fleet.evicted,
+        ahead=run.keeping.ahead if run.keeping else 0,
         refused=run.refused,
+        why_refused=_by_count(run.why_refused),
         moves=run.mover.moves if run.mover else 0,
         twice_gpu_hours=run.mover.twice_s / 3600 if run.mover else 0.0,
         wait_curve_s=tuple(curve.tolist()),
@@ -108,8 +111,17 @@ def mean_of(results: Sequence[Result]) -> Result:
         values = [getattr(result, item.name) for result in results]
         if isinstance(values[0], float | int) and item.name not in ("seeds", "calls", "devices"):
             means[item.name] = sum(values) / len(values)
+    reasons: dict[str, float] = {}
+    for result in results:
+        for reason, calls in result.why_refused.items():
+            reasons[reason] = reasons.get(reason, 0.0) + calls / len(results)
+    means["why_refused"] = _by_count(reasons)
     means["wait_curve_s"] = tuple(np.mean([result.wait_curve_s for result in results], axis=0).tolist())
     return replace(first, **means)  # type: ignore[arg-type]
+
+
+def _by_count(reasons: Mapping[str, float]) -> dict[str, float]:
+    return dict(sorted(reasons.items(), key=lambda each: (-each[1], each[0])))
 
 
 def jain(values: Sequence[float]) -> float:
@@ -131,7 +143,7 @@ def _slo_misses(run: Simulator, done: NDArray[np.float64]) -> float:
         return 0.0
     rules = run.rules
     own = np.asarray(run.workload.run_s)
-    limit = np.full(len(own), rules.slo_s) if rules.slo_s else own * rules.slo_factor
+    limit = np.full(len(own), rules.slo_s) if rules.slo_s else own * rules.slo_factor  # as `Rules.limit_s`
     return float(((done < 0) | (done > limit)).mean())
 
 

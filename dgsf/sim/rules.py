@@ -36,6 +36,10 @@ class Rules:
     moves: MoveRules | None = None  # running calls may move so that devices can be given up
     seed: int = 0
 
+    def limit_s(self, run_s: float) -> float:
+        """Within how long a call must end that runs for so long by itself."""
+        return self.slo_s or self.slo_factor * run_s
+
     def __post_init__(self) -> None:
         for names, least in _LEAST.items():
             for name in names:

@@ -32,6 +32,7 @@ class Synthetic:
     shares: tuple[int, ...] = (250,)  # thousandths of a device; functions take them in turn
     duty: float = 0.0  # up to the share, calls do not slow each other down
     weights_mib: float = 500.0
+    work_mib: float = 500.0  # device memory beside them: the process's own, and what it computes in
     zipf: float = 1.0
     burst: float = 1.0  # the rate in a burst over the mean rate; 1: no bursts
     burst_s: float = 30.0  # mean length of a burst
@@ -75,7 +76,11 @@ def draw(wanted: Synthetic) -> Workload:
 
 def _function(wanted: Synthetic, index: int) -> FunctionSpec:
     return FunctionSpec(
-        f"fn-{index}", share=wanted.shares[index % len(wanted.shares)], duty=wanted.duty, weights_mib=wanted.weights_mib
+        f"fn-{index}",
+        share=wanted.shares[index % len(wanted.shares)],
+        duty=wanted.duty,
+        weights_mib=wanted.weights_mib,
+        work_mib=wanted.work_mib,
     )
 
 

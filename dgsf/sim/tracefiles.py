@@ -14,12 +14,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from dgsf.core.devices import HOST
+from dgsf.core.placement.model import ANY
 from dgsf.errors import TraceError
 
 Readers = Mapping[str, Callable[[str], Any]]
 MOST_MIB = MOST_MILLI = 2**40  # of one node or task; as bytes that is still a number of 63 bits
 _SHOWN = 40  # characters of a wrong cell
 _WHOLE = re.compile(r"\s*[+-]?[0-9]+\s*")
+_TYPE = re.compile(r"[A-Za-z][\w.-]*", re.ASCII)
 
 
 def read_rows(path: Path | str, columns: Readers) -> Iterator[dict[str, Any]]:
@@ -195,9 +198,28 @@ def moment(value: str) -> float:
 
 def text(value: str) -> str:
     """A reader that takes the cell as it is, but not empty."""
-    if not value:
+    if not value.strip():
         raise ValueError("is empty; expected some text")
     return value
+
+
+def device_type(value: str) -> str:
+    """A reader of the name of one device type, or nothing."""
+    if value and not is_device_type(value):
+        raise ValueError("is no device type; write a name such as T4, without spaces")
+    return value
+
+
+def device_types(value: str) -> str:
+    """A reader of device types that will do alike, such as 'T4|A100', or nothing."""
+    if value and not all(is_device_type(name) or name.lower() == ANY for name in value.split("|")):
+        raise ValueError("is no device type, nor several as in 'T4|A100', without spaces")
+    return value
+
+
+def is_device_type(name: str) -> bool:
+    """Whether it can name a type: two words mean something else to placement."""
+    return _TYPE.fullmatch(name) is not None and name.lower() not in (HOST, ANY)
 
 
 def optional_text(value: str) -> str:

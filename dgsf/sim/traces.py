@@ -1,7 +1,8 @@
 """Reads published traces into workloads.
 
-GenAI: image generation calls, a function per checkpoint model and a tenant per group.  Azure: LLM calls, whose run time
-follows from their tokens at a stated speed.  openb and tenants: tasks with shares, counts and types; each is its own
+GenAI: image generation calls, a function per checkpoint model; its groups, which are thousands, are users of one
+tenant's service unless each is said to be a tenant, with functions of its own.  Azure: LLM calls, whose run time is
+that of their tokens at a stated speed.  openb and tenants: tasks with shares, counts and types; each is its own
 function, because nothing is reused.  Times start at 0.  Malformed cells are errors naming file, line and column.
 """
 
@@ -18,6 +19,7 @@ from dgsf.sim.tracefiles import (
     MOST_MIB,
     MOST_MILLI,
     Readers,
+    device_types,
     header_of,
     moment,
     named,
@@ -32,7 +34,10 @@ from dgsf.sim.workload import FunctionSpec, Workload
 Row = dict[str, Any]
 GENAI_SHARE = 250  # four image models share a device
 GENAI_WEIGHTS_MIB = 6_600.0  # a checkpoint of the usual size
+GENAI_WORK_MIB = 3_400.0  # and what it computes in: eight on a device of 80 GB
 GENAI_DUTY = 0.8  # of a run, the device's part
+LLM_WEIGHTS_MIB = 14_000.0  # seven billion parameters of two bytes
+LLM_WORK_MIB = 2_000.0
 LLM_PROMPT_TOKENS_PER_S = 8_000.0
 LLM_SECONDS_PER_TOKEN = 0.025
 _NEAR = 0.5  # of a kind's columns: a header that has so many is meant to be of that kind
@@ -51,7 +56,7 @@ COLUMNS: dict[str, Readers] = {
         "memory_mib": whole(0, MOST_MIB),
         "num_gpu": whole(0, 64),
         "gpu_milli": whole(0, 1000),
-        "gpu_spec": optional_text,
+        "gpu_spec": device_types,
         "qos": optional_text,
         "creation_time": number(),
         "deletion_time": number(),
@@ -66,15 +71,17 @@ COLUMNS: dict[str, Readers] = {
 }
 
 
-def read_genai(path: Path) -> Workload:
+def read_genai(path: Path, *, tenant_per_group: bool = False) -> Workload:
+    """A function per checkpoint, of one tenant; or of each group that uses it, if groups are tenants."""
     rows = _in_order(path, "genai", "gmt_create")
     functions = _Numbers()
     tenants = _Numbers()
+    model = "checkpoint_model_version_id"
     return Workload(
         "genai",
         arrival_s=_from_zero([row["gmt_create"] for row in rows]),
-        function=[functions.of(row["checkpoint_model_version_id"]) for row in rows],
-        tenant=[tenants.of(row["groupId"]) for row in rows],
+        function=[functions.of(f"{row['groupId']}/{row[model]}" if tenant_per_group else row[model]) for row in rows],
+        tenant=[tenants.of(row["groupId"] if tenant_per_group else "genai") for row in rows],
         run_s=[row["exec_time_seconds"] for row in rows],
         functions=[_checkpoint(name) for name in functions.names],
         tenants=tenants.names,
@@ -91,7 +98,7 @@ def read_azure(path: Path) -> Workload:
         function=[0] * count,
         tenant=[0] * count,
         run_s=[row["ContextTokens"] / speed[0] + row["GeneratedTokens"] * speed[1] for row in rows],
-        functions=[FunctionSpec("llm-code", share=1000, weights_mib=14_000.0)],
+        functions=[FunctionSpec("llm-code", share=1000, weights_mib=LLM_WEIGHTS_MIB, work_mib=LLM_WORK_MIB)],
         tenants=["azure"],
     )
 
@@ -154,10 +161,10 @@ def trace_path(name: str, folder: Path, path: Path | None = None) -> Path:
     return folder / file
 
 
-def read_trace(name: str, folder: Path, path: Path | None = None) -> Workload:
-    """A trace by its name, from its usual file in the folder of traces or from a path."""
+def read_trace(name: str, folder: Path, path: Path | None = None, *, tenant_per_group: bool = False) -> Workload:
+    """A trace by its name, from its usual file in the folder of traces or from a path; groups are those of genai."""
     found = trace_path(name, folder, path)
-    workload = READERS[name][1](found)
+    workload = read_genai(found, tenant_per_group=True) if tenant_per_group else READERS[name][1](found)
     if not workload.calls:
         raise TraceError(f"{found}: has no calls")
     return workload
@@ -195,7 +202,9 @@ def _given(path: Path) -> Path:
 
 
 def _checkpoint(name: str) -> FunctionSpec:
-    return FunctionSpec(name, share=GENAI_SHARE, weights_mib=GENAI_WEIGHTS_MIB, duty=GENAI_DUTY)
+    return FunctionSpec(
+        name, share=GENAI_SHARE, weights_mib=GENAI_WEIGHTS_MIB, work_mib=GENAI_WORK_MIB, duty=GENAI_DUTY
+    )
 
 
 def _task(row: dict[str, object]) -> FunctionSpec:

@@ -2,8 +2,8 @@
 
 As in production, it is asked twice a second of virtual time, but not while nothing happens and it would have nothing
 to say.  It is told which instances there are and how many of each function calls have kept busy since, and answers
-which to give up and which to start ahead.  It also says who is wanted least when one must give way.  It decides nothing
-of its own; opening and closing are the engine's.
+which to give up and which to start ahead.  It also says who is wanted least when one must give way, and who goes
+rather than that another device is opened.  It decides nothing of its own; opening and closing are the fleet's.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ LONGEST_S = 3600.0  # nobody stays idle for longer
 AHEAD_AT_ONCE = 2
 AHEAD_PAUSE_S = 1.0
 PUT_OFF_S = 30.0
+SETTLED_S = 1.0  # as in `proxy.room`: one with workers takes the place of none that was idle for less
 # function, device (None: wherever there is room), the idle instance that it displaces there
 Start = tuple[int, int | None, Instance | None]
 
@@ -92,6 +93,17 @@ class Warming:
             self._put_off.pop(chosen, None)
             self._ahead_at = now
         return chosen
+
+    def has_some(self, function: int) -> bool:
+        """Whether instances of it are busy."""
+        return self._busy[function] > 0
+
+    def victim(self, items: list[Instance], able: list[Instance], now: float) -> Instance | None:
+        """Which of those that are able to makes room for a call; None: better open another device."""
+        keys = {item: key for key, item in enumerate(items)}
+        warm = [_warm(key, item) for key, item in enumerate(items)]
+        gone = self._warmth.victim(warm, {keys[item] for item in able}, now)
+        return None if gone is None else items[gone]
 
     def wanted(self, items: Iterable[Instance], now: float) -> dict[Instance, float]:
         """How soon each is expected to be used."""

@@ -23,8 +23,8 @@ class FunctionSpec:
     devices: int = 0  # above 0: so many whole devices on one node
     cpu_milli: int = 0
     host_memory_mib: int = 0
-    device_memory_mib: int = 0
-    weights_mib: float = 0.0  # moved to the device by a cold start
+    weights_mib: float = 0.0  # moved to the device by a cold start, and held there by each instance
+    work_mib: float = 0.0  # device memory beside its weights
     duty: float = 0.0  # the part of a run in which the device works for it alone; up to its share nobody is slowed
     scales: bool = True  # a faster device shortens the run
     slowdown: float = 1.0  # remoted over native, by the performance model
@@ -48,6 +48,16 @@ class Workload:
             raise UsageError(f"workload {self.name}: its columns differ in length")
         if any(later < earlier for earlier, later in pairwise(self.arrival_s)):
             raise UsageError(f"workload {self.name}: its calls are not in the order of arrival")
+        self._check_tenants()
+
+    def _check_tenants(self) -> None:
+        """As in production: an instance serves one tenant, so a function belongs to one."""
+        owners: dict[int, int] = {}
+        for function, tenant in sorted(set(zip(self.function, self.tenant, strict=True))):
+            if owners.setdefault(function, tenant) != tenant:
+                both = f"{self.tenants[owners[function]]} and {self.tenants[tenant]}"
+                told = f"function {self.functions[function].name} is called by tenants {both}; it belongs to one"
+                raise UsageError(f"workload {self.name}: {told}")
 
     @property
     def calls(self) -> int:
@@ -58,11 +68,9 @@ class Workload:
         return self.arrival_s[-1] - self.arrival_s[0] if self.arrival_s else 0.0
 
     def owners(self) -> list[int]:
-        """The tenant of each function's first call."""
-        found = [0] * len(self.functions)
-        for function, tenant in zip(reversed(self.function), reversed(self.tenant), strict=True):
-            found[function] = tenant
-        return found
+        """The tenant of each function; of those that nobody calls, the first."""
+        found = dict(zip(self.function, self.tenant, strict=True))
+        return [found.get(function, 0) for function in range(len(self.functions))]
 
     def lives_s(self) -> dict[int, float]:
         """How long an instance lives, where it serves one call only."""

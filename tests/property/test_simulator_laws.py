@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from dgsf.core.placement import Placer, Refusal, Request, make_policy
 from dgsf.core.placement.consolidate import MoveRules
+from dgsf.core.placement.model import NO_SLICE
 from dgsf.core.policies import PLACEMENT_POLICIES
 from dgsf.sim.engine import Simulator
 from dgsf.sim.instance import Instance
@@ -23,11 +24,11 @@ from dgsf.sim.workload import FunctionSpec, Workload
 functions = st.builds(
     FunctionSpec,
     name=st.uuids().map(str),
-    types=st.sampled_from([("any",), ("T4",), ("A100", "T4")]),
+    types=st.sampled_from([("any",), ("any",), ("T4",), ("A100", "T4"), ("H100",)]),
     share=st.integers(1, 1000),
     devices=st.sampled_from([0, 0, 0, 1, 2]),
     cpu_milli=st.sampled_from([0, 0, 9000]),
-    device_memory_mib=st.sampled_from([0, 0, 9000]),
+    work_mib=st.sampled_from([0, 0, 9000, 50_000]),
     weights_mib=st.sampled_from([0.0, 500.0]),
     duty=st.floats(0, 1),
 )
@@ -57,7 +58,13 @@ def workloads(draw):
 
 
 class Watched(Simulator):
-    """Looks at the pool whenever an instance starts a call."""
+    """Looks at the pool whenever an instance starts a call, moves, or gives way."""
+
+    def __init__(self, *given: object) -> None:
+        super().__init__(*given)
+        self.in_slices = 0  # calls that were started in one
+        self._make_room = self.fleet.make_room
+        self.fleet.make_room = self._watched_room
 
     def _start(self, item: Instance, call: int, load_s: float) -> None:
         pool = self.machine.pool
@@ -66,17 +73,37 @@ class Watched(Simulator):
             row, column = pool.where[device]
             assert pool.usable[row, column]
         assert not item.dead
+        assert (pool.memory >= 0).all() and (pool.memory <= pool.memory_size).all()
+        tenant = self.workload.tenants[self.workload.tenant[call]]
+        assert item.request.tenant == tenant
+        if item.placement.owned_slice != NO_SLICE:
+            self.in_slices += 1
+            self._check_slice(item, tenant)
         super()._start(item, call, load_s)
 
-    def _make_room(self, function: int, request: Request, refusal: Refusal) -> Instance | Refusal:
+    def _check_slice(self, item: Instance, tenant: str) -> None:
+        """It is in a slice of its own tenant, which holds no more than its size; nothing is cut off twice."""
+        place = item.row, item.placement.columns[0]
+        slices = {owned.number: owned for owned in self.machine.pool.slices[place]}
+        mine = slices[item.placement.owned_slice]
+        inside = [
+            each
+            for each in self.fleet.idling.everything
+            if each.placement.owned_slice == mine.number and each is not item
+        ]
+        assert mine.tenant == tenant and {each.request.tenant for each in inside} <= {tenant}
+        assert mine.used == item.request.share + sum(each.request.share for each in inside) <= mine.share
+        assert sum(owned.share for owned in slices.values()) == 1000 - self.machine.pool.left[place]
+
+    def _watched_room(self, function: int, request: Request, refusal: Refusal, now: float) -> Instance | Refusal:
         pool = deepcopy(self.machine.pool)
-        for item in self._idling.unused:
+        for item in self.fleet.idling.unused:
             pool.give_back(item.request, item.placement, item.ends_at)
-        before = self.evicted
-        found = super()._make_room(function, request, refusal)
+        before = self.fleet.evicted
+        found = self._make_room(function, request, refusal, now)
         possible = Placer(pool, make_policy(self.policy), Random(0)).place(request)  # with nothing idle there
         assert isinstance(found, Refusal) == isinstance(possible, Refusal)
-        assert (self.evicted > before) == isinstance(found, Instance)
+        assert (self.fleet.evicted > before) == isinstance(found, Instance)
         return found
 
     def _move(self, item: Instance, *where: object) -> None:
@@ -87,19 +114,37 @@ class Watched(Simulator):
         assert (pool.left >= 0).all() and pool.usable[pool.where[item.devices[0]]]
 
 
+def _is_never_placed(spec: FunctionSpec) -> bool:
+    """On nodes of two T4 of 16 GiB, or of two A100 of 80."""
+    no_room = spec.types == ("T4",) and spec.weights_mib + spec.work_mib > 16 * 1024
+    return spec.types == ("H100",) or no_room
+
+
 @settings(max_examples=80, deadline=None)
 @given(workloads(), policies, rules)
 def test_no_device_is_over_capacity_and_every_call_is_accounted_for(calls, policy, rules):
     run = Watched(calls, parse_pool("T4:2x2,A100:1x2"), policy, rules).run()
     found = summarise(run)
     ended = sum(done >= 0 for done in run.done_s)
-    assert ended + run.refused + run.lost == calls.calls
-    assert (np.frombuffer(run.wait_s) >= 0).all()
+    assert ended + run.refused + run.failures.lost == calls.calls
+    wait = np.frombuffer(run.wait_s)
+    assert np.isnan(wait).sum() == run.refused == sum(found.why_refused.values())
+    assert (wait[~np.isnan(wait)] >= 0).all() and found.wait_max_s == max(wait[~np.isnan(wait)], default=0)
+    never = sum(_is_never_placed(calls.functions[function]) for function in calls.function)
+    assert sum(n for why, n in found.why_refused.items() if not why.startswith("waited to the end")) == never
     assert 0 <= found.allocation <= found.peak_allocation + 1e-9 <= 1 + 1e-9
     assert 0 <= found.fragmentation <= 1 and found.fairness <= 1 + 1e-9
     if not rules.mtbf_h:  # with failures, some of the time is lost
         assert found.lost_gpu_hours == 0 and found.retried == 0
-    assert found.busy_gpu_hours <= found.gpu_hours * 1000
+    assert found.busy_gpu_hours <= found.gpu_hours * (1 + 1e-9), "calls run only on devices that are held, in parts"
+
+
+@settings(max_examples=40, deadline=None)
+@given(workloads(), st.sampled_from(["conspirator", "dgsf_slices"]), rules)
+def test_slices_stay_their_tenants_own(calls, policy, rules):
+    run = Watched(calls, parse_pool("T4:2x2,A100:1x2"), policy, replace(rules, exclusive=False)).run()
+    parts = [spec.share < 1000 and not spec.devices and not _is_never_placed(spec) for spec in calls.functions]
+    assert run.in_slices >= run.workload.calls - run.refused - sum(not parts[function] for function in calls.function)
 
 
 @settings(max_examples=25, deadline=None)

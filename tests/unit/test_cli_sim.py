@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import subprocess
 import sys
 
 import pytest
 
 from dgsf import cli
+from dgsf.cli.simshow import progress_bar
 from dgsf.core.perfmodel import Command, Link, Recording, slowdowns
+from dgsf.sim.experiment import Experiment, run_experiment
+from dgsf.sim.pools import parse_pool
 from dgsf.sim.recordings import save_recording
+from dgsf.sim.rules import Rules
+from dgsf.sim.synthetic import Synthetic, draw
 from dgsf.sim.traces import COLUMNS, PUBLISHED, READERS
 
 
@@ -27,6 +34,11 @@ def sim(capfd):
         return code, out, err
 
     return run
+
+
+def results(run: tuple[int, str, str]) -> list[dict[str, object]]:
+    """Of a run with --json."""
+    return json.loads(run[1])["results"]
 
 
 def test_policies_are_compared_in_one_table(sim):
@@ -48,10 +60,10 @@ def test_json_is_exact_and_repeats(sim):
 
 def test_what_stays_warm_is_learned_as_in_production_or_fixed(sim):
     words = ("--json", "--rate", "0.2", "--functions", "5", "--keep-warm")
-    found = {rule: sim(*words, rule)[1] for rule in ("learned", "fixed", "fixed:60", "fixed:600")}
-    assert found["fixed"] == found["fixed:60"] == sim(*words[:-1], "--idle-s", "60")[1]
-    assert len(set(found.values())) == 3
-    assert sim(*words, "learned")[1] == found["learned"]
+    found = {rule: results(sim(*words, rule)) for rule in ("learned", "fixed", "fixed:60", "fixed:600")}
+    assert found["fixed"] == found["fixed:60"] == results(sim(*words[:-1], "--idle-s", "60"))
+    assert found["learned"] != found["fixed"] != found["fixed:600"] != found["learned"]
+    assert results(sim(*words, "learned")) == found["learned"]
 
 
 def test_whoever_simulates_types_of_a_file_reads_what_they_count_as(sim, tmp_path):
@@ -70,6 +82,46 @@ def test_sharing_is_compared_with_exclusive_devices(sim):
     assert "each needs it for itself for 0.5 of its run (--duty), and is slowed by 0.05 by each call beside it" in out
     assert "nothing to gain" in sim("--against-exclusive", "--rate", "0.1", "--arrivals", "poisson")[1]
     assert sim("--against-exclusive", "--exclusive")[0] == 2
+    told = json.loads(sim("--against-exclusive", "--rate", "10", "--json")[1])["assumed"]
+    assert (told["duty"], told["interference"], told["against_exclusive"]) == ("0.5", "0.05", "yes")
+
+
+NODES = "sn,cpu_milli,memory_mib,gpu,model\na,64000,100000,2,T4\n"
+TYPED = """name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,creation_time,deletion_time
+a,1000,1,1,500,T4,x,0,10
+b,1000,1,1,500,H100,x,0,10
+c,1000,1,1,500,H100,x,1,10
+d,1000,1,4,1000,T4,x,2,10
+"""
+
+
+def test_why_calls_found_no_place_stands_below_the_table_and_in_the_json_and_on_the_page(sim, tmp_path):
+    (tmp_path / "t.csv").write_text(TYPED)
+    (tmp_path / "n.csv").write_text(NODES)
+    words = ("--trace-file", str(tmp_path / "t.csv"), "--pool", str(tmp_path / "n.csv"), "--policy", "dgsf,fgd")
+    code, out, _ = sim(*words)
+    below = out.split("calls that found no place")[1].splitlines()[1:]
+    assert code == 0
+    assert below == [
+        "2 found no place: no device of type H100; the pool has: T4",
+        "1 found no place: asks for 4 devices of one node; the largest matching node has 2",
+    ]
+    assert [list(found["why_refused"].values()) for found in results(sim(*words, "--json"))] == [[2, 1]] * 2
+    pytest.importorskip("matplotlib")
+    sim(*words, "--html", str(tmp_path / "a.html"))
+    assert "2 found no place: no device of type H100" in (tmp_path / "a.html").read_text()
+
+
+def test_the_pools_memory_counts_and_so_do_the_options_that_take_it(sim):
+    refused = {}
+    for words in ((), ("--memory-mib", "600"), ("--weights-mib", "600"), ("--memory-mib", "0", "--weights-mib", "0")):
+        (found,) = results(sim("--pool", "B200=1/10/6.50:8", "--json", *words))
+        refused[words] = found["refused"]
+    assert list(refused.values()) == [0, 200, 200, 0]  # 500 + 500 MiB are less than a GiB
+    found, less = (results(sim("--pool", f"B200={gib}/1/1:2", "--json"))[0] for gib in (40, 2))
+    assert less["wait_mean_s"] > found["wait_mean_s"] and less["refused"] == 0
+    (tiny,) = results(sim("--pool", "B200=0.001/10/6.50:8", "--json"))
+    assert tiny["refused"] == 200
 
 
 def test_a_trace_is_replayed_faster(sim, tmp_path):
@@ -132,6 +184,36 @@ def test_a_recording_with_its_link_says_what_its_profile_said(sim, tmp_path):
     assert "as measured with the recording, 400 µs per answer" in err
     save_recording(tmp_path / "r.jsonl", Recording(recording.commands))
     assert "not counted, the recording does not say" in sim("--recording", str(tmp_path / "r.jsonl"))[2]
+
+
+def test_files_are_written_before_the_table_and_a_reader_that_stops_loses_nothing(tmp_path):
+    pytest.importorskip("matplotlib")
+    page = tmp_path / "a.html"
+    words = [sys.executable, "-m", "dgsf.cli", "sim", "--calls", "50", "--html", str(page)]
+    ours, theirs = os.pipe()
+    os.close(ours)  # nobody reads
+    done = subprocess.run(words, stdout=theirs, stderr=subprocess.PIPE, timeout=100, check=False)
+    os.close(theirs)
+    assert "</html>" in page.read_text() and b"Traceback" not in done.stderr
+
+
+def test_what_does_not_fit_in_memory_is_one_clear_line(sim, monkeypatch):
+    def full(*_):
+        raise MemoryError
+
+    monkeypatch.setattr("dgsf.sim.experiment.Simulator", full)
+    code, _, err = sim()
+    assert code == 2 and "does not fit in this machine's memory; take fewer --calls or a smaller --pool" in err
+
+
+def test_the_bar_shows_how_far_it_is_also_on_short_runs(monkeypatch):
+    shown = []
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    monkeypatch.setattr("rich.progress.Progress.update", lambda self, task, **news: shown.append(news))
+    with progress_bar(runs=2) as tell:
+        run_experiment(Experiment(lambda _: draw(Synthetic(calls=40)), parse_pool("T4:4"), ["random"], Rules()), tell)
+    assert [news["completed"] for news in shown] == list(range(41))
+    assert shown[0] == {"description": "random, seed 0 (1/2)", "completed": 0, "total": 40}
 
 
 def test_pictures_and_a_page_are_written(sim, tmp_path):
@@ -268,6 +350,15 @@ def test_a_file_of_ones_own_is_used_and_its_kind_is_known_by_its_columns(sim, tm
         (["--move-pause-s", "3"], "--moves above 0"),
         (["--mttr-s", "3"], "--mtbf-h above 0"),
         (["--against-exclusive", "--policy", "fgd,best_fit"], "just one"),
+        (["--exclusive", "--interference", "5"], "--interference would be ignored: it belongs to calls that share"),
+        (["--exclusive", "--duty", "1"], "--duty would be ignored: it belongs to calls that share devices"),
+        (["--exclusive", "--share", "100"], "--share would be ignored"),
+        (["--exclusive", "--moves", "20"], "--moves would be ignored"),
+        (["--moves", "20", "--policy", "conspirator"], "--moves would be ignored: conspirator cuts slices"),
+        (["--moves", "20", "--share", "1000"], "--moves would be ignored: only calls that take a part of a device"),
+        (["--tenant-per-group"], "--tenant-per-group would be ignored: it belongs to --arrivals genai"),
+        (["--arrivals", "tenants", "--weights-mib", "5"], "--weights-mib would be ignored"),
+        (["--arrivals", "tenants", "--speeds", "x.json"], "--speeds would be ignored"),
     ],
 )
 def test_what_would_be_ignored_is_refused_by_name(sim, words, hint):
@@ -275,6 +366,24 @@ def test_what_would_be_ignored_is_refused_by_name(sim, words, hint):
     assert code == 2
     assert hint in err
     assert "Traceback" not in err
+
+
+@pytest.mark.parametrize(
+    ("table", "hint"),
+    [
+        ({"fn_0": {"T4": 1, "A100": 9}}, "it has none of the functions of this run (fn-0, fn-1, fn-2, ...)"),
+        ({"fn-0": {"V100": 1, "T4": 2}}, "it compares no two types of this pool (a100, t4)"),
+    ],
+)
+def test_speeds_of_nothing_that_runs_are_refused(sim, tmp_path, table, hint):
+    (tmp_path / "s.json").write_text(json.dumps(table))
+    code, _, err = sim("--pool", "T4:4,A100:4", "--speeds", str(tmp_path / "s.json"))
+    assert code == 2 and "s.json would be ignored: " in err and hint in err
+
+
+def test_moves_beside_a_policy_whose_slices_stay_are_told(sim):
+    code, _, err = sim("--moves", "20", "--policy", "dgsf,conspirator")
+    assert code == 0 and "--moves: nothing moves under conspirator" in err
 
 
 def test_the_help_names_every_column_of_every_kind(sim):

@@ -42,6 +42,28 @@ def test_types_of_a_file_that_are_not_known_count_as_a_t4_and_are_named(tmp_path
     assert pool.assumed == ["G3"] and pool.figures("G3") == pool.figures("T4")
 
 
+def test_a_type_that_means_something_else_to_placement_is_refused(tmp_path):
+    for name in ("host", "HOST", "any"):
+        with pytest.raises(UsageError, match=f"--pool: no device type can be called '{name}'"):
+            parse_pool(f"{name}=1/1/1:4")
+    file = tmp_path / "nodes.csv"
+    file.write_text("sn,cpu_milli,memory_mib,gpu,model\na,64000,1000,2,host\n")
+    with pytest.raises(TraceError, match=r"nodes\.csv: line 2, column 5 'model': 'host' is no device type"):
+        load_pool(str(file))
+
+
+def test_a_type_has_one_set_of_figures():
+    with pytest.raises(UsageError, match=r"--pool: B200 is 192 GiB, .* and 1 GiB, .*; give its figures once"):
+        parse_pool("B200=192/10/6:4,b200=1/1/1:4")
+    assert parse_pool("B200=192/10/6:4,b200=192/10/6.0:4").devices == 8
+
+
+def test_a_pool_that_takes_more_memory_than_its_devices_are_worth_is_refused():
+    with pytest.raises(UsageError, match=r"20,001 nodes beside one of 20,000 devices"):
+        parse_pool("T4:1x20000,A10:20000x1")
+    assert parse_pool("T4:1x20000").devices == 20_000
+
+
 @pytest.mark.parametrize(
     "words",
     ["", "A100", "A100:", "A100:0", "A100:x8", "A100:-1", "A100:2000000", ":4", "T4:4,",
@@ -72,6 +94,10 @@ def test_a_pool_comes_from_a_csv_file(tmp_path):
         ("n,9007199254740992,1,1,T4", "line 3, column 2 'cpu_milli': '9007199254740992' is not a whole number from 1"),
         ("n,1,9007199254740992,1,T4", "line 3, column 3 'memory_mib': '9007199254740992' is not a whole number from 1"),
         ("a,1,1,1,T4", "line 3, column 'sn': 'a' is in line 2 already"),
+        ("n,1,1,2,", "line 3, column 'model': is empty beside 2 devices; name their type"),
+        ("n,1,1,2, T4", "line 3, column 5 'model': ' T4' is no device type"),
+        ("n,1,1,2,T4|A100", r"line 3, column 5 'model': 'T4\|A100' is no device type"),
+        ("  ,1,1,2,T4", "line 3, column 1 'sn': '  ' is empty"),
     ],
 )
 def test_a_wrong_node_is_named(tmp_path, row, hint):
@@ -116,6 +142,11 @@ def test_a_workload_must_be_whole_and_in_order():
         Workload("w", [FunctionSpec("f")], ["t"], [2.0], [0, 0], [0], [1.0])
 
 
+def test_a_function_belongs_to_one_tenant():
+    with pytest.raises(UsageError, match="workload w: function f is called by tenants t and u; it belongs to one"):
+        Workload("w", [FunctionSpec("f")], ["t", "u"], [1.0, 2.0], [0, 0], [0, 1], [1.0, 1.0])
+
+
 def test_a_workload_is_cut_hurried_and_changed():
     workload = draw(Synthetic(calls=10))
     assert workload.first(3).calls == 3
@@ -136,11 +167,19 @@ def written(folder, text):
     return file
 
 
-def test_genai_has_a_function_per_model(tmp_path):
-    rows = "2024-01-01 00:00:00,30,G1,M1\n2024-01-01 00:01:00,5,G2,M2\n2024-01-01 00:01:30,7,G1,M1\n"
+def test_genai_has_a_function_per_model_whose_users_are_its_groups(tmp_path):
+    rows = "2024-01-01 00:00:00,30,G1,M1\n2024-01-01 00:01:00,5,G2,M2\n2024-01-01 00:01:30,7,G2,M1\n"
     workload = read_trace("genai", tmp_path, written(tmp_path, GENAI + rows))
     assert [item.name for item in workload.functions] == ["M1", "M2"]
     assert (workload.arrival_s, workload.function, workload.run_s) == ([0, 60, 90], [0, 1, 0], [30, 5, 7])
+    assert (workload.tenants, workload.tenant) == (["genai"], [0, 0, 0])
+
+
+def test_where_each_group_is_a_tenant_it_has_functions_of_its_own(tmp_path):
+    rows = "2024-01-01 00:00:00,30,G1,M1\n2024-01-01 00:01:00,5,G2,M1\n2024-01-01 00:01:30,7,G1,M1\n"
+    workload = read_trace("genai", tmp_path, written(tmp_path, GENAI + rows), tenant_per_group=True)
+    assert [item.name for item in workload.functions] == ["G1/M1", "G2/M1"]
+    assert (workload.tenants, workload.tenant, workload.function) == (["G1", "G2"], [0, 1, 0], [0, 1, 0])
 
 
 def test_azure_runs_by_tokens(tmp_path):
@@ -179,6 +218,10 @@ def test_tenants_have_parts_of_a_device(tmp_path):
         ("openb", OPENB + "a,0,0,0,700,,LS,0,10\n", r"line 2, column 'gpu_milli': 700 beside num_gpu 0"),
         ("openb", OPENB + "a,0,0,2,300,,LS,0,10\n", r"line 2, column 'gpu_milli': 300 beside num_gpu 2"),
         ("openb", OPENB + "a,0,9007199254740992,1,500,,LS,0,10\n", r"line 2, column 3 'memory_mib'"),
+        ("openb", OPENB + "a,0,0,1,500, T4 ,LS,0,10\n", r"line 2, column 6 'gpu_spec': ' T4 ' is no device type"),
+        ("openb", OPENB + "a,0,0,1,500,|,LS,0,10\n", r"line 2, column 6 'gpu_spec': '\|' is no device type"),
+        ("openb", OPENB + "a,0,0,1,500,T4||V100,LS,0,10\n", r"line 2, column 6 'gpu_spec': 'T4\|\|V100' is no"),
+        ("openb", OPENB + "a,0,0,1,500,T4|host,LS,0,10\n", r"line 2, column 6 'gpu_spec': 'T4\|host' is no"),
         ("tenants", TENANTS + "a,t,5,10\n", r"line 2: 4 cells .*; column 5 'gpu_percent' is missing"),
         ("tenants", TENANTS + "a,t,5,10,20,30\n", r"line 2: 6 cells where the header has 5$"),
         (

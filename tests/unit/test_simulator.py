@@ -20,6 +20,7 @@ from dgsf.sim.warming import LOOK_S, Warming
 from dgsf.sim.workload import FunctionSpec, Workload
 
 INSTANT = {"start_s": 0.0}
+NEVER = FunctionSpec("never", types=("H100",))  # no pool here has one
 
 
 def workload(
@@ -84,14 +85,14 @@ def test_nothing_is_given_up_where_that_makes_no_room():
         Rules(idle_s=3600.0, start_s=0.0),
     ).run()
     assert run.cold == 3  # the T4's instance was there for its second call
-    assert run.evicted == 1  # the A100's own, when its call had ended
+    assert run.fleet.evicted == 1  # the A100's own, when its call had ended
 
 
 def test_no_more_is_given_up_than_it_takes_and_what_was_used_longest_ago_first():
     kinds = [FunctionSpec(name, share=share) for name, share in (("a", 100), ("b", 400), ("c", 500), ("d", 450))]
     calls = workload((0, 0, 1), (1, 1, 1), (2, 2, 1), (10, 3, 1), (20, 2, 1), functions=kinds)
     run = Simulator(calls, parse_pool("T4:1"), "best_fit", Rules(idle_s=3600.0, start_s=0.0)).run()
-    assert run.evicted == 2  # a and b for d; c stays
+    assert run.fleet.evicted == 2  # a and b for d; c stays
     assert run.cold == 4
 
 
@@ -110,15 +111,11 @@ def test_a_tenants_slice_makes_room_only_when_its_last_task_may_go():
 
 
 def test_what_waits_is_served_when_an_idle_instance_goes():
-    class Keeping(Simulator):
-        """Idle instances never give way."""
-
-        def _make_room(self, function, request, refusal):
-            return refusal
-
     kinds = [FunctionSpec("long"), FunctionSpec("short"), FunctionSpec("next")]
     calls = workload((0, 0, 1000), (0, 1, 1), (5, 2, 1), functions=kinds)
-    run = Keeping(calls, parse_pool("T4:2"), "first_fit", Rules(idle_s=60.0, start_s=0.0)).run()
+    run = Simulator(calls, parse_pool("T4:2"), "first_fit", Rules(idle_s=60.0, start_s=0.0))
+    run.fleet.make_room = lambda function, request, refusal, now: refusal  # idle instances never give way
+    run.run()
     assert run.refused == 0
     assert run.wait_s[2] == pytest.approx(61 - 5)
 
@@ -148,12 +145,11 @@ def test_learned_keep_warm_starts_a_regular_function_ahead_of_its_next_call():
 
 def test_a_call_that_finds_its_instance_loading_waits_for_the_rest_and_is_a_cold_start():
     run = Simulator(regular(2), parse_pool("T4:1"), "best_fit", Rules(learned=True, start_s=0.0))
-    run.now = 597.0
-    run._start_ahead(0, None, None)
+    run.keeping.start_ahead((0, None, None), 597.0)
     run.now = 600.0
     run._arrive(1)
-    assert (run.cold, run.ahead, run._running) == (1, 1, 1)
-    assert next(event for event in run._events if event[2] == 0)[0] == pytest.approx(597 + 10 + 5)
+    assert (run.cold, run.keeping.ahead, run._running) == (1, 1, 1)
+    assert next(event for event in run.agenda.events if event[2] == 0)[0] == pytest.approx(597 + 10 + 5)
 
 
 def test_learned_keep_warm_gives_up_whom_nobody_expects_rather_than_the_least_recently_used():
@@ -163,6 +159,42 @@ def test_learned_keep_warm_gives_up_whom_nobody_expects_rather_than_the_least_re
     fixed = simulate(workload(*calls, functions=kinds), idle_s=600.0)
     assert (kept.evicted, kept.cold_starts) == (1, 3)
     assert (fixed.evicted, fixed.cold_starts) == (2, 4)
+
+
+HALVES = [FunctionSpec(name, share=500) for name in ("a", "b", "new")]
+BESIDE = [(0.0, 0, 1.0), (1.0, 1, 1.0), (30.0, 2, 1.0)]  # a and b fill one device; new would open another
+
+
+def test_learned_keep_warm_gives_an_idle_instance_up_rather_than_open_another_device():
+    fixed = simulate(workload(*BESIDE, functions=HALVES), "T4:2x1", idle_s=600.0)
+    learned = simulate(workload(*BESIDE, functions=HALVES), "T4:2x1", idle_s=600.0, learned=True)
+    assert (fixed.evicted, fixed.peak_allocation) == (0, 0.75)
+    assert (learned.evicted, learned.peak_allocation, learned.cold_starts) == (1, 0.5, 3)
+
+
+@pytest.mark.parametrize(
+    ("new", "calls"),
+    [
+        (FunctionSpec("new", share=800), BESIDE),  # one idle instance less is not enough
+        (FunctionSpec("new", share=500, work_mib=16_000), BESIDE),  # nor is the memory that one holds
+        (FunctionSpec("new", share=500, types=("A100", "T4")), BESIDE),  # the idle ones are on the type that is second
+        (FunctionSpec("new", share=500), [*BESIDE[:2], (1.5, 2, 1.0), (1.9, 2, 1.0)]),  # nobody is idle
+    ],
+)
+def test_nobody_is_given_up_where_another_device_must_be_opened(new, calls):
+    heavy = [FunctionSpec(name, share=500, types=("T4",), work_mib=8_000) for name in ("a", "b")]
+    kinds = [*(heavy if new.work_mib else HALVES[:2]), new]
+    found = simulate(workload(*calls, functions=kinds), "T4:1,A100:1", "first_fit", idle_s=600.0, learned=True)
+    assert found.evicted == 0 and found.refused == 0
+
+
+@pytest.mark.parametrize(("at", "given_up"), [(1.9, 0), (2.0, 1)])
+def test_a_function_with_workers_takes_only_the_place_of_one_that_was_idle_for_a_second(at, given_up):
+    """As in production: a burst does not displace those whose calls have just ended."""
+    calls = workload((0.0, 0, 1.0), (0.0, 2, 100.0), (at, 2, 1.0), functions=HALVES)
+    run = Simulator(calls, parse_pool("T4:2x1"), "best_fit", Rules(**INSTANT, learned=True))
+    run.keeping.warming.victim = lambda items, able, now: able[0]  # whoever may go
+    assert run.run().fleet.evicted == given_up
 
 
 def test_weights_come_over_the_network_once_and_then_from_the_node():
@@ -178,8 +210,11 @@ def test_a_function_returns_to_the_device_where_its_weights_lately_were():
         calls = workload((0, 0, 50), (0, 0, 50), (0, 0, 50), (0, 1, 2), (70, 0, 5), (later, 1, 1), functions=kinds)
         run = Simulator(calls, parse_pool("T4:2x1"), "dgsf", Rules(idle_s=0.0))
         opened: list[tuple[int, int]] = []
-        track = run._track
-        run._track = lambda item, track=track, opened=opened: (opened.append((item.function, item.row)), track(item))[1]
+        track = run.fleet.track
+        run.fleet.track = lambda item, track=track, opened=opened: (
+            opened.append((item.function, item.row)),
+            track(item),
+        )[1]
         run.run()
         back[later] = [row for function, row in opened if function == 1]
     assert back[100][0] == back[100][1] == 1  # the first device was full then, and would be taken first
@@ -206,7 +241,7 @@ def test_weights_draw_as_they_do_in_the_placer_itself(seed):
             assert isinstance(found, Refusal)
             continue
         assert (found.row, found.devices) == (wanted.row, wanted.devices)
-        kept.append((found, other._book(number, request, wanted, float(step))))
+        kept.append((found, other.book(number, request, wanted, float(step))))
 
 
 def test_a_faster_device_and_a_slow_link_change_the_run():
@@ -262,6 +297,95 @@ def test_what_no_device_can_ever_hold_is_refused_and_told():
     other = [FunctionSpec("f", types=("H100",))]
     found = simulate(workload((0, 0, 10), (1, 0, 10), functions=other))
     assert (found.refused, found.slo_misses) == (2, 1.0)
+
+
+# --- device memory ----------------------------------------------------------------------------
+def test_weights_and_what_it_works_in_take_memory_on_the_device():
+    kinds = [FunctionSpec("f", share=100, weights_mib=6_600.0, work_mib=3_400)]
+    run = Simulator(workload((0, 0, 10), (0, 0, 10), functions=kinds), parse_pool("T4:1"), "best_fit", Rules(**INSTANT))
+    assert run.fleet.requests[0].memory_bytes == 10_000 * 2**20
+    assert list(run.run().wait_s) == pytest.approx([0, 10 + 5.5])  # 16 GiB hold one
+    assert simulate(workload((0, 0, 10), (0, 0, 10), functions=kinds), "A100:1").wait_max_s == 0
+
+
+def test_what_is_larger_than_any_device_is_refused_with_the_reason():
+    heavy = [FunctionSpec("f", share=100, weights_mib=20_000.0)]
+    found = simulate(workload((0, 0, 10), functions=heavy), "T4:4")
+    assert found.refused == 1
+    ((reason, calls),) = found.why_refused.items()
+    assert "asks for 19.5 GiB" in reason and "the largest matching device has 16.0 GiB" in reason and calls == 1
+
+
+def test_tasks_that_say_nothing_of_memory_take_none():
+    assert request_of(FunctionSpec("f", share=100), "t", exclusive=False).memory_bytes == 0
+
+
+def test_room_without_memory_is_of_no_use():
+    kinds = [FunctionSpec("f", share=100, weights_mib=10_000.0)]
+    found = simulate(workload((0, 0, 100), functions=kinds), "T4:1", idle_s=0.0)
+    assert found.fragmentation == pytest.approx(0.9, rel=0.05)  # of 16 GiB, 10 are taken
+
+
+# --- what is never placed ---------------------------------------------------------------------
+def test_a_call_that_can_never_be_placed_is_refused_at_once_and_waits_for_nothing():
+    kinds = [FunctionSpec("f"), FunctionSpec("never", types=("H100",))]
+    calls = workload((0, 1, 1), (0, 1, 1), (0, 0, 10), (1, 1, 1), (5, 0, 10), functions=kinds)
+    run = Simulator(calls, parse_pool("T4:1"), "best_fit", Rules(**INSTANT))
+    assert run.run(lambda done: None).refused == 3
+    found = summarise(run)
+    assert (found.wait_max_s, found.wait_mean_s, found.wait_p50_s) == (5, 2.5, 2.5)
+    assert found.why_refused == {"no device of type H100; the pool has: T4": 3}
+    assert run.timeline.waiting[1] == 0, "nobody waits for what will never be"
+
+
+def test_a_pool_without_a_place_for_anybody_has_no_delays():
+    found = simulate(workload((0, 0, 10), functions=[FunctionSpec("f", types=("H100",))]))
+    assert (found.wait_max_s, found.wait_mean_s, found.refused) == (0, 0, 1)
+
+
+def test_calls_that_wait_to_the_end_say_why(monkeypatch):
+    run = Simulator(workload((0, 0, 10)), parse_pool("T4:1"), "best_fit", Rules(**INSTANT))
+    run.machine.set_health(0, False)  # and nobody repairs it
+    found = summarise(run.run())
+    assert found.refused == 1 and found.wait_max_s == 0
+    assert found.why_refused == {"waited to the end: no healthy device of a fitting type has 1 whole device(s) free": 1}
+
+
+def test_reasons_are_a_mean_over_seeds_most_frequent_first():
+    kinds = [FunctionSpec("a", types=("H100",)), FunctionSpec("b", types=("A100",))]
+    calls = workload((0, 0, 1), (0, 1, 1), (0, 1, 1), functions=kinds)
+    wanted = Experiment(lambda seed: calls.first(1 + 2 * seed), parse_pool("T4:1"), ["best_fit"], Rules(), seeds=2)
+    (found,) = run_experiment(wanted)
+    assert list(found.why_refused.items()) == [
+        ("no device of type A100; the pool has: T4", 1.0),
+        ("no device of type H100; the pool has: T4", 1.0),
+    ]
+
+
+# --- deadlines --------------------------------------------------------------------------------
+def test_a_call_with_a_deadline_gets_a_device_that_meets_it():
+    """The cheap type is worth more to who has time; after the first calls it is known how long one takes."""
+    calls = workload(*((100.0 * at, 0, 40.0) for at in range(6)))
+    pool = "K80=12/1/0.01:4,H100=80/1.5/9:4"  # half as fast again, for 900 times the price
+    patient = simulate(calls, pool, "dgsf", idle_s=0.0, slo_s=1000.0)
+    hurried = simulate(calls, pool, "dgsf", idle_s=0.0, slo_s=30.0)
+    assert patient.cost < 0.1 * hurried.cost
+    assert (patient.slo_misses, hurried.slo_misses) == (0, pytest.approx(1 / 6))
+
+
+def test_the_deadline_that_placement_hears_is_what_is_left_of_it():
+    calls = workload((0, 1, 10), (20, 0, 10), (21, 1, 10))
+    run = Simulator(calls, parse_pool("T4:1,A100:1"), "best_fit", Rules(**INSTANT, slo_s=60.0, idle_s=0))
+    heard, find = [], run.machine.find
+
+    def told(request, now):
+        heard.append((request.function, request.deadline_s, request.run_s))
+        return find(request, now)
+
+    run.machine.find = told
+    run.machine.set_health(1, False)
+    run.run()
+    assert heard == [("f1", 60, 0), ("f0", 60, 0), ("f1", 60, 10), ("f1", 51, 10)]
 
 
 # --- sharing ----------------------------------------------------------------------------------
@@ -349,8 +473,18 @@ def test_seeds_are_averaged_and_policies_see_the_same_calls():
         ("best_fit", 2, 300),
         ("random", 2, 300),
     ]
-    assert [news[:2] for news in told] == [("best_fit", 0), ("random", 0), ("best_fit", 1), ("random", 1)]
+    runs = list(dict.fromkeys(news[:2] for news in told))
+    assert runs == [("best_fit", 0), ("random", 0), ("best_fit", 1), ("random", 1)]
     assert results == run_experiment(wanted)
+
+
+def test_progress_moves_by_what_is_over_also_while_the_last_calls_run():
+    told = []
+    calls = workload(*[(0.0, 0, 1.0)] * 300 + [(1.0, 1, 1.0)] * 100, functions=[FunctionSpec("f"), NEVER])
+    Simulator(calls, parse_pool("T4:1"), "best_fit", Rules(**INSTANT)).run(told.append)
+    assert told == sorted(told) and told[-1] == 400
+    assert len(set(told)) == 200
+    assert told[49] == 100, "those that are refused are over at once, and the others one by one"
 
 
 def test_looks_that_would_say_nothing_are_left_out_and_nothing_else_changes(monkeypatch):

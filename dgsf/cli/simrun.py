@@ -1,0 +1,182 @@
+"""What a simulation of `dgsf sim` is made of: policies, pool, rules and calls, from the options of the command line.
+
+It reads files and draws; nothing is simulated here, and nothing is shown but what was chosen for the user.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from dgsf.cli.output import human_us
+from dgsf.cli.simoptions import DRAWN, Options
+from dgsf.core.policies import DEFAULT_PLACEMENT, PLACEMENT_POLICIES
+from dgsf.errors import UsageError
+
+if TYPE_CHECKING:
+    from dgsf.core.perfmodel import Link
+    from dgsf.core.placement import Speeds
+    from dgsf.core.placement.consolidate import MoveRules
+    from dgsf.sim.experiment import Experiment
+    from dgsf.sim.workload import FunctionSpec, Workload
+
+FABRIC_MIB_PER_S = 1200.0
+MIB_PER_S = 2**20 / 1e6  # in bytes per µs
+
+
+def experiment(options: Options, changes: dict[str, float]) -> Experiment:
+    from dgsf.sim.experiment import Experiment
+    from dgsf.sim.pools import load_pool
+    from dgsf.sim.rules import Rules
+
+    policies = _policies(options.policies)
+    if options.against_exclusive and len(policies) > 1:
+        raise UsageError("--against-exclusive compares one policy in two ways; give just one with --policy")
+    rules = Rules(
+        idle_s=options.idle_s or 0.0, learned=options.keep_warm == "learned",
+        mtbf_h=options.mtbf_h, mttr_s=options.mttr_s,
+        interference=options.interference or 0.0,
+        slo_s=options.slo_s, fair=not options.fifo, exclusive=options.exclusive,
+        durations=options.durations, moves=_move_rules(options), seed=options.seed,
+    )  # fmt: skip
+    pool = dataclasses.replace(load_pool(options.pool), speeds=_speeds(options))
+    return Experiment(_workload(options, changes), pool, policies, rules, options.seeds)
+
+
+def _speeds(options: Options) -> Speeds | None:
+    from dgsf.speedtable import read_speeds
+
+    return None if options.speeds is None else read_speeds(options.speeds, "--speeds")
+
+
+def _policies(given: tuple[str, ...]) -> tuple[str, ...]:
+    named = tuple(word.strip() for words in given for word in words.split(","))
+    if named == ("all",):
+        return PLACEMENT_POLICIES
+    for name in named:
+        if name not in PLACEMENT_POLICIES:
+            there_are = f"there are: {', '.join(PLACEMENT_POLICIES)}; or 'all' alone, for all of them"
+            raise UsageError(f"--policy: no placement policy '{name}'; {there_are}")
+    return named or (DEFAULT_PLACEMENT,)
+
+
+def _move_rules(options: Options) -> MoveRules | None:
+    from dgsf.core.placement.consolidate import MoveRules
+
+    if not options.moves:
+        return None
+    return MoveRules(per_hour=options.moves, copy_s=options.move_copy_s, pause_s=options.move_pause_s)
+
+
+def _workload(options: Options, changes: dict[str, float]) -> Callable[[int], Workload]:
+    if options.arrivals not in DRAWN:
+        trace = _trace(options)
+        trace = trace.changed(**changes) if changes else trace
+        return lambda seed: trace
+    from dgsf.sim.synthetic import Synthetic, draw
+
+    wanted = Synthetic(
+        calls=options.calls or 0, rate_per_s=options.rate, functions=options.functions, tenants=options.tenants,
+        mean_run_s=options.run_s, shares=_shares(options.share), burst_s=options.burst_s, seed=options.seed,
+        burst=options.burst if options.arrivals == "bursts" else 1.0,
+    )  # fmt: skip
+    return lambda seed: draw(dataclasses.replace(wanted, seed=seed)).changed(**changes)
+
+
+def _shares(words: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(word) if word.strip().isdecimal() else 0 for word in words.split(","))
+    except ValueError:  # thousands of digits
+        raise UsageError(f"--share {words!r}: write whole numbers from 1 to 1000, such as 250 or 100,250,500") from None
+
+
+def _trace(options: Options) -> Workload:
+    from dgsf.sim.traces import read_trace
+
+    trace = read_trace(options.arrivals, Path(), options.trace_file, tenant_per_group=options.tenant_per_group)
+    trace = trace.first(options.calls) if options.calls else trace
+    return trace if options.speedup == 1.0 else trace.faster(options.speedup)
+
+
+def settle_remoting(options: Options) -> tuple[Options, dict[str, float]]:
+    """The options with what was chosen, and what is set anew for every function: needs, slow-down over the fabric."""
+    given = {"duty": options.duty, "weights_mib": options.weights_mib, "work_mib": options.memory_mib}
+    changes = {name: value for name, value in given.items() if value is not None}
+    if options.recording is None:
+        return options, changes
+    attach, slowdown, link = _remoting(options, options.recording)
+    speed, reads = link.bytes_per_us / MIB_PER_S, link.outstanding_reads
+    chosen = dataclasses.replace(options, attach=attach, link_mib_per_s=speed, outstanding_reads=reads)
+    return chosen, {**changes, "slowdown": slowdown}
+
+
+def _remoting(options: Options, file: Path) -> tuple[str, float, Link]:
+    """Where bodies run, remoted over native, and the link; what was chosen and why goes to stderr."""
+    from dgsf.core.perfmodel import Link, choose_attach
+    from dgsf.sim.recordings import load_recording
+
+    recording = load_recording(file)
+    link = recording.link or Link(bytes_per_us=FABRIC_MIB_PER_S * MIB_PER_S)
+    speed = link.bytes_per_us if options.link_mib_per_s is None else options.link_mib_per_s * MIB_PER_S
+    reads = link.outstanding_reads if options.outstanding_reads is None else options.outstanding_reads
+    link = dataclasses.replace(link, round_trip_us=options.round_trip_us, bytes_per_us=speed, outstanding_reads=reads)
+    choice = choose_attach(recording, link)
+    attach = choice.attach if options.attach == "auto" else options.attach
+    costs = f"as measured with the recording, {human_us(round(link.sync_us))} per answer beside the round trip"
+    counted = costs if recording.link else "not counted, the recording does not say; 'dgsf profile' makes one that does"
+    click.echo(f"attach {attach}: {choice.reason} (costs of commands and answers: {counted})", err=True)
+    return attach, 1.0 if attach == "near" else choice.slowdown, link
+
+
+def facts(options: Options, wanted: Experiment) -> dict[str, object]:
+    """Of the functions, what the report repeats: those that are drawn are alike in this."""
+    kinds = wanted.workload(options.seed).functions
+    told = {"weights_mib": "weights_mib", "memory_mib": "work_mib", "duty": "duty"}
+    found = {name: sorted({getattr(kind, field) for kind in kinds}) for name, field in told.items()}
+    return {name: values for name, values in found.items() if name != "duty" or not options.exclusive}
+
+
+# --- what would be ignored, seen only with the calls at hand ------------------------------------
+def refuse_what_nobody_uses(options: Options, wanted: Experiment) -> None:
+    """Speeds of functions or types that are not there, and moves where nothing can move."""
+    kinds = wanted.workload(options.seed).functions
+    if options.speeds is not None:
+        types = {node.type.lower() for node in wanted.pool.nodes if node.devices}
+        _check_speeds(options.speeds, [kind.name for kind in kinds], types)
+    if options.moves:
+        _check_movers(kinds, wanted.policies)
+
+
+def _check_speeds(file: Path, functions: list[str], types: set[str]) -> None:
+    """A table says how types compare for a function: it counts where it has two of the pool's for one of the run's."""
+    from dgsf.speedtable import read_table
+
+    table = read_table(file, "--speeds")
+    known = Counter(function for function, type_ in table if type_.lower() in types)
+    if max((known[name] for name in functions), default=0) > 1:
+        return
+    if any(name in functions for name, _ in table):
+        told = f"it compares no two types of this pool ({', '.join(sorted(types))}) for a function of this run"
+    else:
+        some = ", ".join(functions[:3]) + (", ..." if len(functions) > 3 else "")
+        told = f"it has none of the functions of this run ({some})"
+    raise UsageError(f"--speeds {file} would be ignored: {told}")
+
+
+def _check_movers(kinds: list[FunctionSpec], policies: Sequence[str]) -> None:
+    """Only parts of a device move, and slices do not; beside policies that make none, that is told."""
+    from dgsf.core.placement import make_policy
+    from dgsf.core.placement.slices import Conspirator
+
+    if not any(0 < kind.share < 1000 and not kind.devices for kind in kinds):
+        raise UsageError("--moves would be ignored: only calls that take a part of a device move; leave it out")
+    still = " and ".join(name for name in policies if isinstance(make_policy(name), Conspirator))
+    if all(isinstance(make_policy(name), Conspirator) for name in policies):
+        raise UsageError(f"--moves would be ignored: {still} cuts slices, which do not move; leave it out")
+    if still:
+        click.echo(f"--moves: nothing moves under {still}, whose slices stay where they are", err=True)

@@ -1,0 +1,125 @@
+"""What `dgsf sim` shows: the table and what stands below it, JSON, files, and a bar while it runs."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from dgsf.cli.output import show_json, show_rows
+
+if TYPE_CHECKING:
+    from dgsf.cli.simoptions import Options
+    from dgsf.sim.experiment import Progress
+    from dgsf.sim.pools import PoolSpec
+    from dgsf.sim.result import Result
+
+REASONS = 3  # of each policy, at most
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """All that a run came to."""
+
+    title: str
+    results: Sequence[Result]
+    assumed: dict[str, str]
+    notes: Sequence[str]  # lines below the table
+    planned_gpu_hours: float | None = None
+
+
+def write_files(report: Report, plot: Path | None, html: Path | None) -> None:
+    if plot is not None:
+        from dgsf.sim.plots import save_plot
+
+        save_plot(plot, report.results, report.title)
+    if html is not None:
+        from dgsf.sim.html import save_html
+
+        save_html(html, report.results, report.title, report.assumed, report.notes)
+
+
+def show(report: Report, *, as_json: bool) -> None:
+    from dgsf.sim.report import rows
+
+    results = report.results
+    if as_json:
+        more = {} if report.planned_gpu_hours is None else {"planned_gpu_hours": report.planned_gpu_hours}
+        show_json({"results": [dataclasses.asdict(result) for result in results], **more, "assumed": report.assumed})
+        return
+    click.secho(report.title, bold=True)
+    show_rows(rows(results), ("figure", *(result.policy for result in results)), empty="")
+    for note in report.notes:
+        click.echo(note)
+
+
+# --- what stands below the table --------------------------------------------------------------
+def refusals(results: Sequence[Result]) -> list[str]:
+    """Why calls found no place, the most frequent reasons; what holds for several policies is said once."""
+    told: dict[str, list[str]] = {}
+    for result in results:
+        for line in _reasons(result):
+            told.setdefault(line, []).append(result.policy)
+    everybody = len(results)
+    return [line if len(names) == everybody else f"{', '.join(names)}: {line}" for line, names in told.items()]
+
+
+def _reasons(result: Result) -> list[str]:
+    found = list(result.why_refused.items())
+    lines = [f"{calls:,.4g} found no place: {reason}" for reason, calls in found[:REASONS]]
+    rest = found[REASONS:]
+    if rest:
+        lines.append(f"{sum(calls for _, calls in rest):,.4g} found no place for {len(rest)} other reasons (--json)")
+    return lines
+
+
+def sharing_notes(options: Options, shared: Result, exclusive: Result) -> list[str]:
+    """What sharing gained, and what the comparison stands on: without that, sharing would cost nothing."""
+    if exclusive.wait_mean_s == 0:
+        gained = "nobody waited with exclusive devices: there is nothing to gain; raise --rate"
+    else:
+        ratio = shared.wait_mean_s / exclusive.wait_mean_s
+        gained = f"queueing delay with sharing ÷ exclusive devices: {ratio:.3f} (DGSF: 0.47)"
+    return [
+        gained,
+        f"assumed of calls that share a device: each needs it for itself for {options.duty:g} of its run (--duty), and "
+        f"is slowed by {options.interference:g} by each call beside it (--interference)",
+    ]
+
+
+def tell_assumed_types(pool: PoolSpec) -> None:
+    """Types of a file that nothing is known of, on stderr: they change speeds and costs."""
+    from dgsf.sim.devicetypes import STAND_IN, TYPES
+
+    if pool.assumed:
+        stand_in = f"a {STAND_IN} ({TYPES[STAND_IN]})"
+        click.echo(
+            f"{', '.join(pool.assumed)}: no figures are known of these types, each counts as {stand_in}", err=True
+        )
+
+
+@contextmanager
+def progress_bar(runs: int) -> Iterator[Progress | None]:
+    """A bar on a terminal; nothing otherwise."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import Progress as Bar
+
+    with Bar(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("simulating", total=None)
+        seen: list[tuple[str, int]] = []
+
+        def tell(policy: str, seed: int, done: int, calls: int) -> None:
+            if not seen or seen[-1] != (policy, seed):
+                seen.append((policy, seed))
+            bar.update(task, description=f"{policy}, seed {seed} ({len(seen)}/{runs})", completed=done, total=calls)
+
+        yield tell
