@@ -67,7 +67,7 @@ class Simulator:
         self._on: dict[int, dict[Instance, None]] = {}  # device: its instances, if devices fail or calls move
         self.mover = Mover(rules.moves, rules.idle_s, self.machine.pool, self._on) if rules.moves else None
         self._cached: set[tuple[int, int]] = set()  # (row, function): weights in the node's memory
-        self._warming = Warming(workload, self._requests, rules) if rules.learned else None
+        self._warming = Warming(workload, self._requests, rules, self.machine) if rules.learned else None
         if self._warming is not None:
             self._idling.wanted = self._wanted
         self._stay_s = rules.idle_s if self._warming is None else self._warming.longest_s

@@ -50,7 +50,7 @@ async def test_an_idle_worker_is_displaced_by_one_that_is_expected_much_sooner(d
         await world.value(rare, 1)
         device = world.proxy.lanes[rare].links[0].post.device.id
         learned(world, name_of(world.tenant_id, "hot"), period_s=3, calls=200, last_s_ago=1)
-        world.proxy.keeping._warmth._slots = world.proxy.keeping._warmth._policy._slots = 2
+        world.proxy.keeping._warmth._policy._slots = 2
         _, stream = world.open(busy, 8)  # the device works, its other slot holds what nobody asks for
         await until(lambda: hot in world.proxy.lanes and world.proxy.lanes[hot].links)
         assert world.proxy.lanes[hot].links[0].post.device.id == device
