@@ -3,8 +3,8 @@
 A worker started ahead runs no call and so costs nobody anything.  It is started only while no call waits here, in a
 slot that is free or that an idle worker expected much later is given up for, a few at a time; should a call want the
 slot later, idle workers are the first to go.  How long starts take is learned.  A function with an idle time of its
-own, and all of them under a fixed rule, are simply given back after that time.  How much room there is here is seen when
-workers are placed.
+own, and all of them under a fixed rule, are simply given back after that time.  How much room there is here is seen
+when workers are placed.
 """
 
 from __future__ import annotations

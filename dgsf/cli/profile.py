@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import inspect
-import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager

@@ -106,11 +106,13 @@ class Warming:
 
     def _warm(self, items: list[Instance]) -> list[Warm]:
         return [
-            Warm(key, str(item.function), item.devices[0], None if item.call >= 0 else item.idle_since, self._slot(item))
+            Warm(
+                key, str(item.function), item.devices[0], None if item.call >= 0 else item.idle_since, self._kind(item)
+            )
             for key, item in enumerate(items)
         ]
 
-    def _slot(self, item: Instance) -> Slot:
+    def _kind(self, item: Instance) -> Slot:
         """One object for all that take the same."""
         kind = (self._machine.types[item.devices[0]], item.placement.share)
         slot = self._takes.get(kind)

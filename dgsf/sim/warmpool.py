@@ -215,8 +215,8 @@ class WarmPool:
             self._later(max(review.again_at, self.now + 1e-3), "review", device, self._review_no[device])
 
     def _fetch(self, function: str, device: int | None, displaced: Resident | None) -> None:
-        """Loads a function ahead, unless it is idle here already."""
-        if device is None and self._free_of(function) is not None:
+        """Loads a function ahead, unless it is idle here already, or calls wait for room: that is theirs."""
+        if self.starved or (device is None and self._free_of(function) is not None):
             return
         where = self.roomiest() if device is None else device
         if where is None and self._no_more_devices:

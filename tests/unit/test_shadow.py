@@ -1,4 +1,4 @@
-"""What a fixed idle time would keep: as many instances as were in use, packed, and no more than the pool has room for."""
+"""What a fixed idle time would keep: what was in use, packed, and no more than the pool has room for."""
 
 import pytest
 
