@@ -7,8 +7,10 @@ same for all assumptions; `--shuffled 6` puts blocks of six hours into another o
 learns as it goes; its budget is what the fixed idle time has spent so far, replayed beside it.  If calls may wait for a
 busy instance, they may in both.  `--shared-weights` is for devices on which the calls of a function share its weights,
 for all rules alike; up to `--runs` calls then run on a device at once.  `--trace azure` takes the first calls of
-another trace instead: one function that many call at once.  "Best possible" knows all calls and chooses
-which instances to keep, but loads none ahead (`dgsf.sim.warmbound`).
+another trace instead: one function that many call at once.  `--devices` makes the pool so small that it is full at
+times: under all rules an idle instance then makes way, and calls that find none wait for room; `--trace bursts` draws
+calls for that, twenty functions in bursts of ten times the mean rate.  "Best possible" knows all calls and chooses
+which instances to keep, but loads none ahead and waits for nothing (`dgsf.sim.warmbound`).
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ import click
 from dgsf.cli.output import json_option, show_json, show_rows
 from dgsf.config import load_settings
 from dgsf.core.keepwarm import Budget
+from dgsf.sim.synthetic import Synthetic, draw
 from dgsf.sim.traces import GENAI_SHARE, read_trace
 from dgsf.sim.warmbound import fewest_cold
 from dgsf.sim.warmpool import Count, Keeper, Shape, WarmCall, WarmPool, replay
@@ -35,7 +38,8 @@ HISTOGRAM_RANGES_S = (30.0, 45.0, 60.0, 90.0, 120.0, 180.0, 300.0, 600.0)
 SLOTS = (1, 2, 4, 8, 12)
 RUNS = 1000 // GENAI_SHARE
 LOADS_S = (0.0, 2.0, 15.0, 30.0)
-FIRST_CALLS = {"genai": None, "azure": 4_000}  # of a trace; None: all
+FIRST_CALLS = {"genai": None, "azure": 4_000, "bursts": None}  # of a trace; None: all
+BURSTS = Synthetic(calls=6_000, rate_per_s=5.0, burst=10.0, burst_s=20.0)  # 100 run at once in a burst
 Make = Callable[[], Keeper]
 Row = dict[str, object]
 
@@ -47,6 +51,7 @@ class Setting:
     calls: Sequence[WarmCall]
     shape: Shape
     load_s: float
+    devices: int | None = None  # None: as many as are wanted
 
     @property
     def learned(self) -> int:
@@ -57,7 +62,7 @@ class Setting:
         return self.calls[self.learned][0]
 
     def pool(self, keeper: Keeper, *, waits: bool = False) -> WarmPool:
-        return WarmPool(self.shape, self.load_s, keeper, waits=waits)
+        return WarmPool(self.shape, self.load_s, keeper, waits=waits, devices=self.devices)
 
     def learning(self) -> Setting:
         """The first part alone."""
@@ -194,9 +199,9 @@ def overview(setting: Setting) -> Row:
     }
 
 
-def _overview(calls: Sequence[WarmCall], shape: Shape, load_s: float) -> Row:
-    with doing(f"{shape.slots} slots, loads of {load_s:g} s"):
-        return overview(Setting(calls, shape, load_s))
+def _overview(setting: Setting) -> Row:
+    with doing(f"{setting.shape.slots} slots, loads of {setting.load_s:g} s"):
+        return overview(setting)
 
 
 def shuffled(calls: Sequence[WarmCall], hours: float, seed: int) -> list[WarmCall]:
@@ -214,10 +219,18 @@ def shuffled(calls: Sequence[WarmCall], hours: float, seed: int) -> list[WarmCal
     ]
 
 
+def calls_of(trace: str) -> list[WarmCall]:
+    """All that are replayed of a trace, or drawn."""
+    read = draw(BURSTS) if trace == "bursts" else read_trace(trace, load_settings().traces)
+    names = [read.functions[index].name for index in read.function]
+    return list(zip(read.arrival_s, names, read.run_s, strict=True))[: FIRST_CALLS[trace]]
+
+
 @click.command()
 @click.option("--trace", type=click.Choice(tuple(FIRST_CALLS)), default="genai", show_default=True, help="whose calls")
 @click.option("--slots", type=click.IntRange(1), help="instances that one device holds")
 @click.option("--load-s", type=click.FloatRange(0), help="seconds to load a model")
+@click.option("--devices", type=click.IntRange(1), help="so many are there, and calls wait for room  [default: no end]")
 @click.option("--shared-weights", is_flag=True, help="calls of a function on one device share its weights")
 @click.option("--runs", type=click.IntRange(1), default=RUNS, show_default=True, help="calls at once, if they share")
 @click.option(
@@ -229,6 +242,7 @@ def command(
     trace: str,
     slots: int | None,
     load_s: float | None,
+    devices: int | None,
     shared_weights: bool,
     runs: int,
     hours: float | None,
@@ -239,9 +253,7 @@ def command(
 
     Under many (neither slots nor load given) it takes half an hour of processor time and more.
     """
-    read = read_trace(trace, load_settings().traces)
-    names = [read.functions[index].name for index in read.function]
-    calls: list[WarmCall] = list(zip(read.arrival_s, names, read.run_s, strict=True))[: FIRST_CALLS[trace]]
+    calls = calls_of(trace)
     if hours is not None:
         calls = shuffled(calls, hours, seed)
 
@@ -249,9 +261,9 @@ def command(
         return Shape(held, runs, shared=True) if shared_weights else Shape(held)
 
     if slots is None and load_s is None:
-        rows = [_overview(calls, shape(held), load) for held in SLOTS for load in LOADS_S]
+        rows = [_overview(Setting(calls, shape(held), load, devices)) for held in SLOTS for load in LOADS_S]
     else:
-        setting = Setting(calls, shape(slots or 4), 30.0 if load_s is None else load_s)
+        setting = Setting(calls, shape(slots or 4), 30.0 if load_s is None else load_s, devices)
         with doing(f"all rules, {setting.shape.slots} slots, loads of {setting.load_s:g} s"):
             rows = compare(setting)
     if as_json:

@@ -3,26 +3,26 @@
 What `loadtests.keepwarm` replays is the rule alone, asked at every call and end of a call.  Here it is asked as in
 production: at looks, one start ahead per second, workers just used left alone, the budget followed by a shadow (without
 the credit that a proxy begins with).  The devices are imagined, with 8 slots and loads of 2 s; takes two minutes.
+`--trace bursts --devices 16 --slots 4` is a pool that is full in bursts: idle workers make way, calls wait for room.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import click
 
-from dgsf.config import load_settings
 from dgsf.core import warmth
+from dgsf.core.shadow import room_of
 from dgsf.core.warmth import Ahead, Order, Warm, Warmth
-from dgsf.sim.traces import read_trace
 from dgsf.sim.warmpool import Shape, WarmCall, WarmPool, replay
 from dgsf.sim.warmrules import FixedIdle
+from loadtests.keepwarm import FIRST_CALLS, calls_of
 
 FIXED_S = 60.0
-SLOTS, LOAD_S = 8, 2.0
 LOOK_S = 0.5
 PAUSE_S = 1.0  # between two starts ahead
 
@@ -38,13 +38,17 @@ class Worker:
 
 
 class Imagined:
-    """A proxy with workers that take no processor time."""
+    """A proxy with workers that take no processor time, and so many devices."""
 
-    def __init__(self) -> None:
+    def __init__(self, slots: int, load_s: float, devices: int | None) -> None:
         self.cold = 0
         self.resident_s = 0.0
-        self._warmth = Warmth(SLOTS, LOAD_S, FIXED_S)
+        self._slots, self._load_s, self._most = slots, load_s, devices
+        self._warmth = Warmth(slots, load_s, FIXED_S)
+        if devices is not None:
+            self._warmth.there_is(room_of([("", slots, slots, 0)] * devices))
         self._workers: dict[int, Worker] = {}
+        self._starved: deque[WarmCall] = deque()  # calls that wait for room
         self._made = self._devices = 0
         self._ends: list[tuple[float, int]] = []
         self._reached: dict[str, set[int]] = {}
@@ -52,15 +56,46 @@ class Imagined:
 
     def call(self, at: float, function: str, run_s: float) -> None:
         self.advance(at)
-        key = self._free_of(function)
+        if not self._serve(self._free_of(function), function, run_s):
+            self._starved.append((at, function, run_s))
+
+    def _serve(self, key: int | None, function: str, run_s: float) -> bool:
+        """By this worker, or by a new one; False: there is no room."""
         if key is None:
-            key = self._start(function, self._slot())
+            device = self._slot()
+            if device is None and self._no_more_devices:
+                device = self._made_way()
+                if device is None:
+                    return False
+            key = self._start(function, device)
         worker = self._workers[key]
-        self.cold += worker.ready > at
+        self.cold += worker.ready > self._now
         worker.idle_since = None
         busy = sum(each.function == function and each.idle_since is None for each in self._workers.values())
         self._reached.setdefault(function, set()).add(busy)
-        heapq.heappush(self._ends, (max(at, worker.ready) + run_s, key))
+        heapq.heappush(self._ends, (max(self._now, worker.ready) + run_s, key))
+        return True
+
+    def _serve_starved(self) -> None:
+        """Those whose function has become free, then who came first."""
+        while self._starved:
+            free = ((self._free_of(call[1]), call) for call in self._starved)
+            key, call = next((pair for pair in free if pair[0] is not None), (None, self._starved[0]))
+            self._starved.remove(call)
+            if not self._serve(key, *call[1:]):
+                self._starved.appendleft(call)
+                return
+
+    @property
+    def _no_more_devices(self) -> bool:
+        return self._most is not None and len({each.device for each in self._workers.values()}) >= self._most
+
+    def _made_way(self) -> int | None:
+        """The device of the least wanted idle worker, which goes; None: all are busy."""
+        workers = self._warm()
+        rates = self._warmth.rates(workers, self._now)
+        idle = [(rate, each.idle_since, each.key) for rate, each in zip(rates, workers, strict=True) if each.idle_since]
+        return self._workers.pop(min(idle)[2]).device if idle else None
 
     def advance(self, until: float) -> None:
         while (at := min(self._next_look, self._ends[0][0] if self._ends else until)) < until:
@@ -72,6 +107,7 @@ class Imagined:
                 reached, self._reached = self._reached, {}
                 for order in self._warmth.look(self._warm(), reached, at):
                     self._obey(order)
+            self._serve_starved()
         self._pass(until)
 
     def _pass(self, at: float) -> None:
@@ -81,11 +117,14 @@ class Imagined:
     def _obey(self, order: Order) -> None:
         if not isinstance(order, Ahead):
             del self._workers[order.key]
-        elif self._now - self._ahead_at >= PAUSE_S:
+        elif self._now - self._ahead_at >= PAUSE_S and not self._starved:
+            where = self._roomiest() if order.device is None else order.device
+            if where is None and self._no_more_devices:
+                return
             if order.displaces is not None:
                 del self._workers[order.displaces]
             self._ahead_at = self._now
-            self._start(order.function, self._roomiest() if order.device is None else order.device)
+            self._start(order.function, where)
         elif order.device is not None:
             self._warmth.again(order.device)
 
@@ -93,7 +132,7 @@ class Imagined:
         self._made += 1
         self._devices += device is None
         where = self._devices if device is None else device
-        self._workers[self._made] = Worker(function, where, self._now + LOAD_S, self._now)
+        self._workers[self._made] = Worker(function, where, self._now + self._load_s, self._now)
         return self._made
 
     def _slot(self) -> int | None:
@@ -105,7 +144,7 @@ class Imagined:
     def _roomiest(self) -> int | None:
         held = Counter(each.device for each in self._workers.values())
         working = {each.device for each in self._workers.values() if each.idle_since is None}
-        room = [(device in working, count, -device) for device, count in held.items() if count < SLOTS]
+        room = [(device in working, count, -device) for device, count in held.items() if count < self._slots]
         return -max(room)[2] if room else None
 
     def _free_of(self, function: str) -> int | None:
@@ -117,23 +156,25 @@ class Imagined:
         return [Warm(key, each.function, each.device, each.idle_since) for key, each in self._workers.items()]
 
 
-def compare(calls: Sequence[WarmCall]) -> tuple[float, float]:
+def compare(calls: Sequence[WarmCall], slots: int, load_s: float, devices: int | None) -> tuple[float, float]:
     """Cold starts and resident time, ours as a part of the fixed rule's."""
-    fixed = WarmPool(Shape(SLOTS), LOAD_S, FixedIdle(FIXED_S), waits=False)
+    fixed = WarmPool(Shape(slots), load_s, FixedIdle(FIXED_S), waits=False, devices=devices)
     theirs = replay(fixed, calls)
-    ours = Imagined()
+    ours = Imagined(slots, load_s, devices)
     for call in calls:
         ours.call(*call)
     return ours.cold / theirs.cold, ours.resident_s / theirs.resident_s
 
 
 @click.command()
-def command() -> None:
+@click.option("--trace", type=click.Choice(tuple(FIRST_CALLS)), default="genai", show_default=True, help="whose calls")
+@click.option("--slots", type=click.IntRange(1), default=8, show_default=True, help="instances that one device holds")
+@click.option("--load-s", type=click.FloatRange(0), default=2.0, show_default=True, help="seconds to load a model")
+@click.option("--devices", type=click.IntRange(1), help="so many are there, and calls wait for room  [default: no end]")
+def command(trace: str, slots: int, load_s: float, devices: int | None) -> None:
     """Print cold starts and resident time, ours ÷ a fixed idle time of 60 s."""
-    read = read_trace("genai", load_settings().traces)
-    names = [read.functions[index].name for index in read.function]
     warmth.CREDIT_S = 0.0
-    cold, resident = compare(list(zip(read.arrival_s, names, read.run_s, strict=True)))
+    cold, resident = compare(calls_of(trace), slots, load_s, devices)
     click.echo(f"cold starts {cold:.3f}, resident time {resident:.3f} of a fixed {FIXED_S:g} s")
 
 

@@ -3,22 +3,26 @@
 A worker started ahead runs no call and so costs nobody anything.  It is started only while no call waits here, in a
 slot that is free or that an idle worker expected much later is given up for, a few at a time; should a call want the
 slot later, idle workers are the first to go.  How long starts take is learned.  A function with an idle time of its
-own, and all of them under a fixed rule, are simply given back after that time.
+own, and all of them under a fixed rule, are simply given back after that time.  How much room there is here is seen
+when workers are placed.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Coroutine
+from collections import Counter
+from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass
 from statistics import median_low
 from typing import Any, Protocol
 
 from dgsf.clock import Clock
 from dgsf.core.loads import LoadTimes
+from dgsf.core.shadow import Room, Slot, room_of
 from dgsf.core.warmth import Ahead, Warm, Warmth
 from dgsf.errors import DgsfError, PlatformError
 from proxy.lane import Lane
+from proxy.placing import Outlook
 from proxy.starter import NoRoom, Starter
 from proxy.worker_link import WorkerLink
 
@@ -29,6 +33,7 @@ LOAD_S = 1.0  # a worker is started within about this: the first guess
 AHEAD_AT_ONCE = 2
 AHEAD_PAUSE_US = 1_000_000  # between two starts ahead: each costs a processor some tens of milliseconds
 PUT_OFF_US = 30_000_000
+ROOM_US = 5_000_000  # how often the room in the pool is counted, at most
 SULK_US = 600_000_000  # a function whose start ahead failed is not tried again for this long
 Name = tuple[int, str]  # tenant, function
 
@@ -71,6 +76,9 @@ class Keeping:
         self._warmth: Warmth | None = None
         self._loads = LoadTimes(LOAD_S)
         starter.on_start = self._loads.saw
+        starter.on_look = self._saw_pool
+        self._room: Mapping[str, Room] = {}
+        self._room_us = -ROOM_US
         self._looked_us = 0
         self._newest: dict[str, int] = {}  # the latest version of each function that was called here
         self._names: dict[str, Name] = {}
@@ -123,6 +131,7 @@ class Keeping:
                 return
             slots = median_low([max(1, link.post.device.slots) for _, link in links.values()])
             self._warmth = Warmth(slots, self._loads, self._idle_s)
+        self._warmth.there_is(self._room)
         self._count_used()
         self._put_off = {order: until for order, until in self._put_off.items() if now_us < until}
         for order in (*self._put_off, *self._warmth.look(self._workers(), self._reached(), now_us / 1e6)):
@@ -130,6 +139,16 @@ class Keeping:
                 self._start_ahead(order, now_us)
             elif order.key in links and not links[order.key][0].queue:
                 self._release(*links[order.key])
+
+    def _saw_pool(self, outlook: Outlook) -> None:
+        """Counts what workers that are kept here could have at most: what they have, and what nobody has."""
+        now_us = self._clock.now_us()
+        if now_us - self._room_us < ROOM_US:
+            return
+        self._room_us = now_us
+        own = Counter(link.post.device.id for lane in self._mine() for link in lane.links)
+        views = (view for view in outlook.views if view.healthy)
+        self._room = room_of((view.type, view.slots, view.free_slots, own[view.id]) for view in views)
 
     def _mine(self) -> list[Lane]:
         return [lane for lane in self._host.lanes.values() if self._is_learned(lane)]
@@ -141,12 +160,19 @@ class Keeping:
 
     def _workers(self) -> list[Warm]:
         found = [
-            Warm(id(link), lane.name, link.post.device.id, None if link.inflight else link.idle_since_us / 1e6)
+            Warm(
+                id(link),
+                lane.name,
+                link.post.device.id,
+                None if link.inflight else link.idle_since_us / 1e6,
+                Slot.one_of(link.post.device.slots, link.post.device.type),
+            )
             for lane in self._mine()
             for link in lane.links
         ]
+        on_device = {each.device: each.slot for each in found}
         coming = [
-            Warm(0, order.function, order.device, since / 1e6)
+            Warm(0, order.function, order.device, since / 1e6, on_device.get(order.device))
             for order, since in self._under_way.items()
             if order.device is not None
         ]

@@ -75,6 +75,7 @@ class Starter:
         self._start_seconds = start_seconds
         self.sessions: SessionPort | None = None  # only a proxy in a process of its own has them
         self.on_start: Callable[[str, float], None] | None = None  # told of each start: whose, and its seconds
+        self.on_look: Callable[[Outlook], None] | None = None  # told of the pool as it is before each
         self.instead_of_opening: InsteadOfOpening | None = None
 
     async def start(self, lane: Lane, only: int | None = None, *, ahead: bool = False) -> WorkerLink:
@@ -160,6 +161,8 @@ class Starter:
     async def _lease(self, lane: Lane, want: Want, only: int | None, *, ahead: bool) -> tuple[DeviceRow, LeaseGrant]:
         placing = self._seating.placing
         outlook = await placing.look()
+        if self.on_look is not None:
+            self.on_look(outlook)
         request = placing.request(want)
         if not takes_work(request, outlook):
             kind = Withheld if withheld(request, outlook) else NoDevice

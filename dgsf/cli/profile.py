@@ -3,7 +3,7 @@
 No platform is needed: one executor process on this machine's CPU is the device.  The function is called a few times
 with the same arguments; the first is told apart, of the others the typical one is shown, and how far they lie apart.
 Calls in between are only timed, so that the cost of recording is known and taken off.  What distance would cost is the
-performance model's word, not a measurement.
+performance model's word, not a measurement; `--faster` says how much shorter kernels are on the device that it is for.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ import click
 from dgsf.cli.output import human_bytes, human_us, json_option, show_json, show_rows
 from dgsf.cli.run import bound_arguments
 from dgsf.core.options import FunctionOptions
-from dgsf.core.perfmodel import NEAR_ABOVE, choose_by_curve
+from dgsf.core.perfmodel import LEAST_FASTER, MOST_FASTER, NEAR_ABOVE, choose_by_curve
 from dgsf.errors import DgsfError, FunctionError, UsageError
 from dgsf.sdk.failures import formatted
 from dgsf.sdk.function import Function
 from dgsf.sdk.loadfile import functions_in, load_file, pick
-from dgsf.sdk.profiles import save_profile
+from dgsf.sdk.profiles import profiles_file, read_profiles, save_profile
 from dgsf.sdk.waiting import telling
 from dgsf.sim.recordings import save_recording
 
@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 SHOWN_OPERATIONS = 10
 MAX_REPEAT = 1000
 REPEAT_HELP = "recorded calls after the first one; each is followed by one that is only timed"
+FASTER_HELP = "predict for a device whose kernels take so many times less than on this CPU"
+RECORDING_HELP = "write the device commands there as they were here, for 'dgsf sim'"
 STARTING = "starting a device of its own on this CPU (no device of the platform is used)"
 _CLEAR_REST = "\x1b[K"  # of the line on a terminal
 _COLUMNS = ("operation", "count", "device_us", "waiting_us")
@@ -53,15 +55,25 @@ _COLUMNS = ("operation", "count", "device_us", "waiting_us")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[--NAME VALUE]...")
 @click.option("--repeat", default=5, show_default=True, type=click.IntRange(1, MAX_REPEAT), help=REPEAT_HELP)
 @click.option("--save", is_flag=True, help="keep the profile beside FILE, for attach='auto'")
-@click.option("--recording", type=click.Path(dir_okay=False), help="write the device commands there, for 'dgsf sim'")
+@click.option("--faster", default=1.0, show_default=True, type=float, help=FASTER_HELP)
+@click.option("--recording", type=click.Path(dir_okay=False), help=RECORDING_HELP)
 @json_option
 def command(
-    target: str, arguments: tuple[str, ...], repeat: int, save: bool, recording: str | None, as_json: bool
+    target: str,
+    arguments: tuple[str, ...],
+    repeat: int,
+    save: bool,
+    faster: float,
+    recording: str | None,
+    as_json: bool,
 ) -> None:
     """Run FUNCTION of FILE here on a remote device of its own; show where time goes and what distance would cost.
 
     Arguments are given as for 'dgsf run'.  Later calls find on the device what earlier ones have sent there.
+    Kernels are timed on this machine's CPU; a device that runs them faster waits more for the way, see --faster.
     """
+    if not LEAST_FASTER <= faster <= MOST_FASTER:
+        raise UsageError(f"--faster {faster:g}: a number from {LEAST_FASTER:g} to {MOST_FASTER:,g} makes sense")
     file, _, name = target.rpartition("::")
     if not file or not name:
         raise UsageError(f"{target!r} does not name a function; write e.g. functions/workloads/kmeans.py::near")
@@ -69,14 +81,19 @@ def command(
         raise UsageError("dgsf profile needs torch here: pip install 'dgsf[torch]'")
     raw, options = find_function(load_file(file), name, file)
     args, kwargs = bound_arguments(name, raw, arguments)
+    if recording:
+        check_writable(Path(recording))
+    if save:
+        check_writable(profiles_file(Path(file).resolve()))
+        read_profiles(profiles_file(Path(file).resolve()))
     with _progress(1 + 2 * repeat) as tell:
-        first_us, run, link, spread = profile(lambda: _call(raw, args, kwargs), name, options, repeat, tell)
+        first_us, run, link, spread = profile(lambda: _call(raw, args, kwargs), name, options, repeat, tell, faster)
     if recording:
         _write(recording, run.fitted_recording(link))
-    found = taken_apart(run, link)
+    found = taken_apart(run, link, faster)
     if late := timeout_words(options, max(first_us, found.total_us)):
         click.echo(late, err=True)
-    saved = save_profile(Path(file).resolve(), raw.__name__, found.curve) if save else None
+    saved = save_profile(Path(file).resolve(), raw.__name__, found.curve, faster) if save else None
     if as_json:
         more = {"spread": asdict(spread), "saved": saved and str(saved)}
         show_json({"function": name, "first_call_us": first_us, **asdict(found), **more})
@@ -96,7 +113,12 @@ def find_function(module: ModuleType, name: str, file: str) -> tuple[Callable[..
 
 
 def profile(
-    call: Callable[[], Any], name: str, options: FunctionOptions, repeat: int, tell: Callable[[], None]
+    call: Callable[[], Any],
+    name: str,
+    options: FunctionOptions,
+    repeat: int,
+    tell: Callable[[], None],
+    faster: float = 1.0,
 ) -> tuple[int, Run, Link, Spread]:
     """The first call's time, the typical run among the others, the link that it had, and how far all lie apart."""
     with _device(options) as made:
@@ -115,7 +137,7 @@ def profile(
             bare_us.append(made.bare_us(call))
             tell()
         link = made.measure_link()
-        chosen, spread = typical(without_noting(runs, bare_us), link)
+        chosen, spread = typical(without_noting(runs, bare_us), link, faster)
         if not chosen.events:
             raise UsageError(f"{name} used its device in its first call only; there is nothing to profile after that")
         return round(first.total_us), chosen, link, spread
@@ -151,10 +173,24 @@ def _progress(calls: int) -> Iterator[Callable[[], None]]:
         click.echo(f"\r{_CLEAR_REST}", nl=False, err=True)
 
 
-def taken_apart(run: Run, link: Link) -> Breakdown:
+def taken_apart(run: Run, link: Link, faster: float = 1.0) -> Breakdown:
     from dgsf.remoting.breakdown import breakdown  # loads torch
 
-    return breakdown(run, link)
+    return breakdown(run, link, faster)
+
+
+def check_writable(path: Path) -> None:
+    """Tells before the calls what would stop the writing after them; leaves all as it was."""
+    new = not path.exists()
+    if not new and not (path.is_file() or path.is_dir()):
+        return  # such as a pipe: that is for its other end to say
+    try:
+        with path.open("ab"):
+            pass
+        if new:
+            path.unlink()
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written: {error.strerror or error}") from error
 
 
 def _write(path: str, recording: Recording) -> None:
@@ -199,6 +235,13 @@ def timeout_words(options: FunctionOptions, longest_us: int) -> str:
     )
 
 
+def kernels_words(faster: float) -> str:
+    """Which kernels the prediction is for."""
+    if faster == 1:
+        return "with kernels as long as on this CPU; --faster 10 is for a device ten times as fast"
+    return f"with kernels {faster:g} x shorter than on this CPU"
+
+
 def saved_words(path: str, noisy: bool, repeat: int) -> str:
     """Where the profile is, and what to do about a noisy one."""
     if not noisy:
@@ -225,6 +268,7 @@ def _show(name: str, first_us: int, found: Breakdown, spread: Spread) -> None:
 
 def _show_slowdowns(found: Breakdown, spread: Spread) -> None:
     click.echo("\npredicted time over the fabric, against the same beside an asynchronous device (least and most):")
+    click.echo(f"  ({kernels_words(found.faster)})")
     for (trip_us, ratio), (_, least, most) in zip(found.slowdowns, spread.slowdowns, strict=True):
         choice = choose_by_curve(found.curve, trip_us).attach
         told = f"{ratio:6.2f} x ({least:.2f} to {most:.2f})"

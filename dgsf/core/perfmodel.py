@@ -17,6 +17,7 @@ from typing import Literal
 
 NEAR_ABOVE = 1.10  # a slow-down that the fabric may cost at most, if nothing else is said
 SHOWN_LATENCIES_US = (5.0, 50.0, 1_000.0)
+LEAST_FASTER, MOST_FASTER = 0.01, 10_000.0  # how much faster another device's kernels can be said to be
 CURVE_US = (0.0, 5.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1_000.0, 5_000.0)
 Attach = Literal["near", "fabric"]
 Curve = tuple[tuple[float, float], ...]  # round trips in µs, rising, and the slow-down at each
@@ -142,6 +143,17 @@ def predict(recording: Recording, link: Link = NATIVE) -> Prediction:
         sync_points=sum(item.sync for item in recording.commands),
         up_bytes=sum(item.up_bytes for item in recording.commands),
         down_bytes=sum(item.down_bytes for item in recording.commands),
+    )
+
+
+def on_faster_device(recording: Recording, times: float) -> Recording:
+    """As if every kernel were so many times shorter, and all else took as long as it did."""
+    if not LEAST_FASTER <= times <= MOST_FASTER:
+        raise ValueError(f"a device {times:g} times faster: from {LEAST_FASTER:g} to {MOST_FASTER:g} makes sense")
+    if times == 1:
+        return recording
+    return replace(
+        recording, commands=tuple(replace(item, kernel_us=item.kernel_us / times) for item in recording.commands)
     )
 
 

@@ -2,8 +2,9 @@
 
 It turns looks at the workers, some times a second, into what that policy wants to know, and its answers into orders.
 A worker started ahead may take the place of an idle one that is expected much later.  The budget is what a fixed idle
-time would have kept resident, and a credit to begin with: a platform that has seen little should not be mean.  A worker
-just used is left alone for a moment, however little is expected of it.  Pure: workers and the time in, orders out.
+time would have kept resident in the room that there is, and a credit to begin with: a platform that has seen little
+should not be mean.  A worker just used is left alone for a moment, however little is expected of it.  Pure: workers and
+the time in, orders out.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 
 from dgsf.core.keepwarm import Budget, KeepWarm, Resident, Review, use_rates
 from dgsf.core.loads import LoadTimes
-from dgsf.core.shadow import FixedShadow
+from dgsf.core.shadow import FixedShadow, Room, Slot, Use
 
 CREDIT_S = 4000.0  # resident device-seconds to begin with
 FORGET_EVERY_S = 3600.0
@@ -30,6 +31,7 @@ class Warm:
     function: str
     device: int
     idle_since: float | None
+    slot: Slot | None = None  # what it takes; None: one of the usual slots
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +60,10 @@ class Warmth:
         """Devices have so many slots, a worker starts in about `load_s`; `idle_s` is the rule to be as thrifty as."""
         self.budget = Budget(allowed=CREDIT_S)
         self._policy = KeepWarm(slots, load_s, self.budget)
-        self._shadow = FixedShadow(slots, idle_s)
+        self._shadow = FixedShadow(idle_s)
+        self._room: Mapping[str, Room] = {}
+        self._usual = Slot.one_of(slots)
+        self._took: dict[str, Mapping[Slot, int]] = {}  # function: what its workers take, or took last
         self._used: dict[int, float] = {}  # device: when the last of its workers became idle; -inf: one is busy
         self._again: dict[int, float] = {}  # device: when to look at it again
         self._reviewed: dict[int, float] = {}
@@ -66,6 +71,10 @@ class Warmth:
         self._busy: Counter[str] = Counter()  # at the last look
         self._now: float | None = None
         self._forgot = 0.0
+
+    def there_is(self, room: Mapping[str, Room]) -> None:
+        """The most that there can be here, by type of device, as of now; of a type that it leaves out, no end."""
+        self._room = room
 
     def look(self, workers: Sequence[Warm], reached: Mapping[str, Collection[int]], now: float) -> list[Order]:
         """`reached`: for functions that were called since the last look, how many of their workers were busy then."""
@@ -78,6 +87,7 @@ class Warmth:
         self._ended(reached, busy, now)
         if now - self._forgot >= FORGET_EVERY_S:
             self._policy.forget(now)
+            self._took = {name: took for name, took in self._took.items() if name in self._policy.model.rows}
             self._forgot = now
         devices = self._to_review(workers, now)
         orders = self._review(devices, _Fleet(workers), busy, now) if devices else []
@@ -133,10 +143,22 @@ class Warmth:
         if self._now is not None:
             self.budget.spent += len({each.device for each in workers}) * (now - self._now)
         self._now = now
+        self._shadow.look(self._uses(workers, reached, busy), now, self._room)
+        self.budget.allowed = CREDIT_S + self._shadow.resident_s
+
+    def _uses(
+        self, workers: Sequence[Warm], reached: Mapping[str, Collection[int]], busy: Counter[str]
+    ) -> dict[str, Use]:
+        """What each function had in use; of one whose workers have made way already, what they took before."""
         peak = {function: max(levels) for function, levels in reached.items()}
         names = dict.fromkeys((*busy, *peak))  # not a set: its order, and so what is placed where, is another each run
-        self._shadow.look({name: max(busy[name], peak.get(name, 0)) for name in names}, now)
-        self.budget.allowed = CREDIT_S + self._shadow.resident_s
+        real: dict[str, Counter[Slot]] = {name: Counter() for name in names}
+        for each in workers:
+            if each.function in real:
+                real[each.function][each.slot or self._usual] += 1
+        self._took.update((name, took) for name, took in real.items() if took)
+        usual = {self._usual: 1}
+        return {name: Use(max(busy[name], peak.get(name, 0)), self._took.get(name, usual)) for name in names}
 
     def _ended(self, reached: Mapping[str, Collection[int]], busy: Counter[str], now: float) -> None:
         """Calls that ran at the last look or came since, and do not run any more."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass
 
-from dgsf.core.perfmodel import SHOWN_LATENCIES_US, Curve, Link, curve_of, predict, slowdowns
+from dgsf.core.perfmodel import SHOWN_LATENCIES_US, Curve, Link, curve_of, on_faster_device, predict, slowdowns
 from dgsf.remoting.profiling import Run
 
 
@@ -36,11 +36,13 @@ class Breakdown:
     operations: list[Operation]  # the longest first
     slowdowns: list[tuple[float, float]]  # round trip in µs, remoted over native
     curve: Curve
+    faster: float  # slow-downs and curve are for kernels so many times shorter than those of this run
 
 
-def breakdown(run: Run, measured: Link) -> Breakdown:
-    """Of this run over a link that was measured like this."""
+def breakdown(run: Run, measured: Link, faster: float = 1.0) -> Breakdown:
+    """Of this run over a link that was measured like this; predicted for a device so many times faster."""
     link, recording = run.fitted(measured), run.recording(measured)
+    there = on_faster_device(recording, faster)
     native = predict(recording)
     waiting_us = sum(event.ended - event.began for event in run.events if event.waited) / 1e3
     return Breakdown(
@@ -55,8 +57,9 @@ def breakdown(run: Run, measured: Link) -> Breakdown:
         up_bytes=native.up_bytes,
         down_bytes=native.down_bytes,
         operations=_operations(run),
-        slowdowns=list(zip(SHOWN_LATENCIES_US, slowdowns(recording, link), strict=True)),
-        curve=curve_of(recording, link),
+        slowdowns=list(zip(SHOWN_LATENCIES_US, slowdowns(there, link), strict=True)),
+        curve=curve_of(there, link),
+        faster=faster,
     )
 
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
-from dgsf.core.perfmodel import NEAR_ABOVE, SHOWN_LATENCIES_US, Link, slowdowns
+from dgsf.core.perfmodel import NEAR_ABOVE, SHOWN_LATENCIES_US, Link, on_faster_device, slowdowns
 from dgsf.remoting.profiling import Run
 
 NOISY_SHARE = 0.25  # of the median: the middle half of the repeats may be so wide, in time and in slow-down
@@ -36,9 +36,9 @@ def without_noting(runs: Sequence[Run], bare_us: Sequence[float]) -> list[Run]:
     return [replace(run, bare_us=max(0.0, run.total_us - cost_us)) for run in runs]
 
 
-def typical(runs: Sequence[Run], link: Link) -> tuple[Run, Spread]:
-    """The run of the middle slow-down at the middle distance, and how far all lie apart."""
-    found = sorted(((_slowdowns(run, link), run) for run in runs), key=lambda each: each[0][len(each[0]) // 2])
+def typical(runs: Sequence[Run], link: Link, faster: float = 1.0) -> tuple[Run, Spread]:
+    """The run of the middle slow-down at the middle distance, on a device so much faster, and how far all lie apart."""
+    found = sorted(((_slowdowns(run, link, faster), run) for run in runs), key=lambda each: each[0][len(each[0]) // 2])
     by_trip = [sorted(column) for column in zip(*(ratios for ratios, _ in found), strict=True)]
     totals = sorted(run.total_us for run in runs)
     least, most = middle_half(totals)
@@ -86,5 +86,5 @@ def _too_wide(values: Sequence[float]) -> str:
     return f"{width(values):.0%} of the median wide, over {NOISY_SHARE:.0%}"
 
 
-def _slowdowns(run: Run, link: Link) -> list[float]:
-    return slowdowns(run.recording(link), run.fitted(link))
+def _slowdowns(run: Run, link: Link, faster: float) -> list[float]:
+    return slowdowns(on_faster_device(run.recording(link), faster), run.fitted(link))

@@ -1,7 +1,8 @@
 """Profiles of functions as a file beside their source: what `dgsf profile --save` found, for attach="auto".
 
-`shapes.py` has its profiles in `shapes.profiles.json`, by the name of the function in the source.  The file is
-read only for functions that say attach="auto" and give no profile themselves; without it they run near.
+`shapes.py` has its profiles in `shapes.profiles.json`, by the name of the function in the source: a curve, or a curve
+and how many times shorter than recorded its kernels were taken to be.  The file is read only for functions that say
+attach="auto" and give no profile themselves; without it they run near.
 """
 
 from __future__ import annotations
@@ -27,20 +28,31 @@ def with_profile(given: Mapping[str, Any], raw: Callable[..., Any]) -> dict[str,
     if given.get("attach") != AUTO or "profile" in given or in_worker():  # in a worker all is decided
         return dict(given)
     source = _source_of(raw)
-    found = _read(profiles_file(source)).get(raw.__name__) if source is not None else None
+    found = _curve_in(profiles_file(source), raw.__name__) if source is not None else None
     return {**given, "profile": found} if found is not None else dict(given)
 
 
-def save_profile(source: Path, name: str, curve: Curve) -> Path:
-    """Adds it to the file of this source, in place of an earlier one."""
+def save_profile(source: Path, name: str, curve: Curve, faster: float = 1.0) -> Path:
+    """Adds it to the file of this source, in place of an earlier one; `faster`: the device that it is for."""
     path = profiles_file(source)
-    profiles = {**_read(path), name: [[trip, round(ratio, 4)] for trip, ratio in curve]}
+    points = [[trip, round(ratio, 4)] for trip, ratio in curve]
+    profiles = {**read_profiles(path), name: points if faster == 1 else {"faster": faster, "curve": points}}
     lines = [f" {json.dumps(key)}: {json.dumps(profiles[key])}" for key in sorted(profiles)]
     try:
         path.write_text("{\n" + ",\n".join(lines) + "\n}\n")
     except OSError as error:
         raise UsageError(f"{path} cannot be written: {error.strerror or error}") from error
     return path
+
+
+def _curve_in(path: Path, name: str) -> Any:
+    """What is no curve after all is refused where options are read."""
+    found = read_profiles(path).get(name)
+    if not isinstance(found, dict):
+        return found
+    if "curve" not in found:
+        raise UsageError(f"{path}: the profile of {name} has no curve; 'dgsf profile --save' writes it anew")
+    return found["curve"]
 
 
 def _source_of(raw: Callable[..., Any]) -> Path | None:
@@ -50,7 +62,8 @@ def _source_of(raw: Callable[..., Any]) -> Path | None:
         return None
 
 
-def _read(path: Path) -> dict[str, Any]:
+def read_profiles(path: Path) -> dict[str, Any]:
+    """All that the file has, by name; none if there is no file."""
     try:
         found = json.loads(path.read_text())
     except (FileNotFoundError, NotADirectoryError):

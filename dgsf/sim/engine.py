@@ -47,7 +47,7 @@ class Simulator:
         self.failures = Failures(rules, self.machine, self.agenda)
         self._queues: list[deque[int]] = [deque() for _ in workload.functions]
         self._waiting: OrderedDict[int, None] = OrderedDict()  # functions with waiting calls, by the age of the first
-        warming = Warming(workload, requests, rules) if rules.learned else None
+        warming = Warming(workload, requests, rules, self.machine) if rules.learned else None
         self._warming = warming
         self.keeping = Keeping(warming, self.fleet, self.agenda, self._queues) if warming else None
         self.mover = Mover(rules.moves, rules.idle_s, self.machine.pool, self.fleet.on) if rules.moves else None

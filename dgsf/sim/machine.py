@@ -7,6 +7,7 @@ how many devices hold anything and what that costs.  It knows no calls.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable
 from random import Random
 
@@ -78,6 +79,7 @@ class Machine:
         self._takes: dict[object, int | None] = {}  # by shape
         self.devices = len(views)
         self.types = [view.type for view in views]
+        self.healthy = Counter(self.types)
         self._price_per_s = [spec.figures(view.type).price_per_h / 3600 for view in views]
         self._types = [name for name, _ in self.pool.names]
         self._declared = np.array([spec.figures(type_).speed for type_ in self._types], dtype=np.float64)
@@ -196,6 +198,7 @@ class Machine:
 
     def set_health(self, device: int, healthy: bool) -> None:
         self.pool.set_health(device, healthy)
+        self.healthy[self.types[device]] += 1 if healthy else -1
         if not healthy:
             self._residency.forget(self.pool.where[device])
 

@@ -14,8 +14,10 @@ from statistics import median_low
 
 from dgsf.core.placement import Request
 from dgsf.core.placement.model import WHOLE
+from dgsf.core.shadow import DEVICE, Room, Slot
 from dgsf.core.warmth import Ahead, Order, Release, Warm, Warmth
 from dgsf.sim.instance import Instance
+from dgsf.sim.machine import Machine
 from dgsf.sim.rules import Rules
 from dgsf.sim.workload import Workload
 
@@ -33,12 +35,14 @@ Start = tuple[int, int | None, Instance | None]
 class Warming:
     """What the rule is told, and what it said."""
 
-    def __init__(self, workload: Workload, requests: list[Request], rules: Rules) -> None:
+    def __init__(self, workload: Workload, requests: list[Request], rules: Rules, machine: Machine) -> None:
         """A device has as many slots as instances of the usual share; a load takes what the usual weights take."""
         shares = [WHOLE if item.devices else item.share or 0 for item in requests]
         slots = WHOLE // max(1, median_low([share for share in shares if share] or [WHOLE]))
         weights_mib = median_low([item.weights_mib for item in workload.functions])
         self._warmth = Warmth(slots, rules.start_s + weights_mib / rules.network_mib_per_s, rules.idle_s)
+        self._machine = machine
+        self._takes: dict[tuple[str, int], Slot] = {}
         self._busy = [0] * len(requests)
         self._reached: dict[str, set[int]] = {}
         self._ahead_at = -AHEAD_PAUSE_S
@@ -57,7 +61,8 @@ class Warming:
     def look(self, items: list[Instance], now: float, *, waits: bool) -> tuple[list[Instance], Start | None]:
         """Who goes, and what is started ahead: one at a time, and nothing while calls wait for room."""
         reached, self._reached = self._reached, {}
-        orders: list[Order] = self._warmth.look([_warm(key, item) for key, item in enumerate(items)], reached, now)
+        self._warmth.there_is({name: Room(count, count * DEVICE) for name, count in self._machine.healthy.items()})
+        orders: list[Order] = self._warmth.look(self._warm(items), reached, now)
         gone = [items[order.key] for order in orders if isinstance(order, Release)]
         starts = [
             (int(order.function), order.device, None if order.displaces is None else items[order.displaces])
@@ -108,9 +113,21 @@ class Warming:
     def wanted(self, items: Iterable[Instance], now: float) -> dict[Instance, float]:
         """How soon each is expected to be used."""
         listed = list(items)
-        rates = self._warmth.rates([_warm(key, item) for key, item in enumerate(listed)], now)
+        rates = self._warmth.rates(self._warm(listed), now)
         return dict(zip(listed, rates, strict=True))
 
+    def _warm(self, items: list[Instance]) -> list[Warm]:
+        return [
+            Warm(
+                key, str(item.function), item.devices[0], None if item.call >= 0 else item.idle_since, self._kind(item)
+            )
+            for key, item in enumerate(items)
+        ]
 
-def _warm(key: int, item: Instance) -> Warm:
-    return Warm(key, str(item.function), item.devices[0], None if item.call >= 0 else item.idle_since)
+    def _kind(self, item: Instance) -> Slot:
+        """One object for all that take the same."""
+        kind = (self._machine.types[item.devices[0]], item.placement.share)
+        slot = self._takes.get(kind)
+        if slot is None:
+            slot = self._takes[kind] = Slot(kind[0], kind[1] * DEVICE // WHOLE)
+        return slot

@@ -7,6 +7,9 @@ that load was begun ahead of it and has not ended.  A device is resident while i
 What an instance is depends on the device.  Usually each has its own copy of the weights and serves one call at a time.
 Where calls of a function share the weights that are on their device (`Shape.shared`), it serves as many as come, within
 the number of calls that the device runs at once.
+
+There may be an end of devices.  Then an idle instance makes way where there is no room, whichever the rule names, and a
+call that finds none waits; those whose function becomes free go first, then who came first.
 """
 
 from __future__ import annotations
@@ -32,6 +35,8 @@ class Keeper(Protocol):
     def review(self, pool: WarmPool, device: int) -> tuple[list[Resident], Review]: ...
 
     def slot(self, pool: WarmPool) -> int | None: ...
+
+    def gives_way(self, pool: WarmPool, idle: Sequence[Resident]) -> Resident: ...
 
     def ended(self, pool: WarmPool, function: str) -> float | None: ...
 
@@ -65,8 +70,16 @@ class WarmPool:
     """Devices with slots under one keeper; `count_from` leaves out the time in which it learns."""
 
     def __init__(
-        self, shape: Shape | int, load_s: float, keeper: Keeper, *, waits: bool, count_from: float = 0.0
+        self,
+        shape: Shape | int,
+        load_s: float,
+        keeper: Keeper,
+        *,
+        waits: bool,
+        count_from: float = 0.0,
+        devices: int | None = None,
     ) -> None:
+        """`devices`: so many are there; None: as many as are wanted."""
         self.shape = Shape(shape) if isinstance(shape, int) else shape
         self.load_s = load_s
         self.now = 0.0
@@ -76,7 +89,9 @@ class WarmPool:
         self.busy_on: Counter[int] = Counter()  # device: how many calls run on it
         self.count = Count()
         self.resident_s = 0.0
+        self.starved: deque[WarmCall] = deque()  # calls that wait for room
         self._keeper = keeper
+        self._devices = math.inf if devices is None else devices
         self._waits = waits
         self._count_from = count_from
         self._events: list[tuple[float, int, str, object, int]] = []
@@ -99,24 +114,49 @@ class WarmPool:
         if waits:
             self.count.waited += counted
             self._queues[function].append((at, run_s))
-        else:
-            self._review(self._start(item, function, run_s, counted).device)
+        elif not self._serve(item, (at, function, run_s)):
+            self.count.waited += counted
+            self.starved.append((at, function, run_s))
         mean = self._mean_run.setdefault(function, run_s)
         self._mean_run[function] = mean + (run_s - mean) / _RUN_MEMORY
 
-    def _start(self, item: Resident | None, function: str, run_s: float, counted: bool) -> Resident:
+    def _serve(self, item: Resident | None, call: WarmCall) -> bool:
+        """By this instance, or by a new one; False: there is no room."""
+        at, function, run_s = call
         cold = item is None or id(item) in self._ready
         if item is None:
-            item = self._add(function, self._keeper.slot(self))
-            self._ready[id(item)] = self.now + self.load_s
+            item = self._new(function)
+            if item is None:
+                return False
+        self.count.cold += cold and at >= self._count_from
+        self._start(item, function, run_s)
+        self._review(item.device)
+        return True
+
+    def _new(self, function: str) -> Resident | None:
+        device = self._keeper.slot(self)
+        if device is None and self._no_more_devices:
+            idle = self.displaceable()
+            if not idle:
+                return None
+            gone = self._keeper.gives_way(self, idle)
+            self.evict(gone, keep_device=True)
+            device = gone.device
+        item = self._add(function, device)
+        self._ready[id(item)] = self.now + self.load_s
+        return item
+
+    @property
+    def _no_more_devices(self) -> bool:
+        return len(self.held) >= self._devices
+
+    def _start(self, item: Resident, function: str, run_s: float) -> None:
         delay = max(0.0, self._ready.get(id(item), 0.0) - self.now)
-        self.count.cold += counted and cold
         item.idle_since = None
         self.running[function] += 1
         self.busy_on[item.device] += 1
         self._calls_of[id(item)] += 1
         self._later(self.now + delay + run_s, "end", item)
-        return item
 
     def advance(self, until: float) -> None:
         while self._events and self._events[0][0] <= until:
@@ -132,7 +172,18 @@ class WarmPool:
             else:
                 assert isinstance(what, str)
                 self._fetch(what, None, None)
+            self._serve_starved()
         self._pass(until)
+
+    def _serve_starved(self) -> None:
+        while self.starved:
+            free = ((self._free_of(call[1]), call) for call in self.starved)
+            item, call = next((pair for pair in free if pair[0] is not None), (None, self.starved[0]))
+            self.starved.remove(call)
+            if not self._serve(item, call):
+                self.starved.appendleft(call)
+                return
+            self.count.waited_s += (self.now - call[0]) * (call[0] >= self._count_from)
 
     def _ended(self, item: Resident) -> None:
         queue = self._queues[item.function]
@@ -164,12 +215,15 @@ class WarmPool:
             self._later(max(review.again_at, self.now + 1e-3), "review", device, self._review_no[device])
 
     def _fetch(self, function: str, device: int | None, displaced: Resident | None) -> None:
-        """Loads a function ahead, unless it is idle here already."""
-        if device is None and self._free_of(function) is not None:
+        """Loads a function ahead, unless it is idle here already, or calls wait for room: that is theirs."""
+        if self.starved or (device is None and self._free_of(function) is not None):
+            return
+        where = self.roomiest() if device is None else device
+        if where is None and self._no_more_devices:
             return
         if displaced is not None:
             self.evict(displaced, keep_device=True)
-        item = self._add(function, self.roomiest() if device is None else device)
+        item = self._add(function, where)
         item.idle_since = self.now
         self._ready[id(item)] = self.now + self.load_s
         self.count.fetched += self.now >= self._count_from

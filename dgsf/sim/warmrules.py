@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
+from collections.abc import Sequence
 
-from dgsf.core.keepwarm import Budget, KeepWarm, Resident, Review
+from dgsf.core.keepwarm import Budget, KeepWarm, Resident, Review, use_rates
 from dgsf.sim.warmpool import Shape, WarmPool
 
 _BINS = 240  # four hours of minutes, as published
@@ -23,6 +24,10 @@ class _Rule:
 
     def slot(self, pool: WarmPool) -> int | None:
         return pool.roomiest()
+
+    def gives_way(self, pool: WarmPool, idle: Sequence[Resident]) -> Resident:
+        """The one that was used longest ago."""
+        return min(idle, key=lambda item: item.idle_since or 0.0)
 
     def ended(self, pool: WarmPool, function: str) -> float | None:
         return None
@@ -167,6 +172,11 @@ class Ours:
             return None
         pool.evict(gone, keep_device=True)
         return gone.device
+
+    def gives_way(self, pool: WarmPool, idle: Sequence[Resident]) -> Resident:
+        """The one expected to be used latest; among equals the least recently used."""
+        rates = use_rates(idle, pool.running, self._rule.expect(pool.running, pool.now))
+        return min(zip(rates, idle, strict=True), key=lambda pair: (pair[0], pair[1].idle_since or 0.0))[1]
 
     def ended(self, pool: WarmPool, function: str) -> float | None:
         self._rule.ended(function, pool.now)

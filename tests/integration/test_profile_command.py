@@ -18,7 +18,7 @@ import pytest
 
 from dgsf import cli
 from dgsf.cli.profile import STARTING
-from dgsf.core.perfmodel import predict, slowdowns
+from dgsf.core.perfmodel import on_faster_device, predict, slowdowns
 from dgsf.sim.recordings import load_recording
 
 pytestmark = pytest.mark.timeout(300)
@@ -96,6 +96,35 @@ def test_the_command_shows_and_saves(run) -> None:
     assert f"{slowdowns(recording, recording.link)[1]:.2f} x (" in out
 
 
+def test_a_profile_that_could_not_be_saved_is_not_even_begun(tmp_path, capfd) -> None:
+    file, profiles = tmp_path / "unsaved.py", tmp_path / "unsaved.profiles.json"
+    file.write_text("def raises():\n    raise ValueError('not today')\n")
+    profiles.write_text("[]")
+    assert cli.execute(["profile", f"{file}::raises", "--save"]) == 2
+    assert "is not a file of profiles" in capfd.readouterr().err
+    profiles.unlink()
+    profiles.mkdir()
+    assert cli.execute(["profile", f"{file}::raises", "--save"]) == 2
+    assert "cannot be written: Is a directory" in capfd.readouterr().err
+
+
+def test_looking_whether_a_recording_can_be_written_leaves_no_file(run) -> None:
+    commands = run.file.with_suffix(".jsonl")
+    assert run("raises", "--recording", str(commands))[0] == 1
+    assert not commands.exists()
+
+
+def test_a_profile_for_a_faster_device_says_so_and_is_saved_with_it(run) -> None:
+    commands = run.file.with_suffix(".jsonl")
+    code, out, _ = run("asks", "--faster", "10", "--save", "--recording", str(commands))
+    assert code == 0 and "with kernels 10 x shorter than on this CPU" in out
+    stored = json.loads(run.file.with_suffix(".profiles.json").read_text())
+    assert stored["asks"]["faster"] == 10
+    recording = load_recording(commands)
+    there = slowdowns(on_faster_device(recording, 10), recording.link)
+    assert f"{there[1]:.2f} x (" in out, "the recording is as it was, the prediction is for the other device"
+
+
 @pytest.mark.parametrize("wait_for", ["the call", "its device"])
 def test_ctrl_c_ends_it_with_one_word_and_leaves_nothing(tmp_path, wait_for: str) -> None:
     file, begun = tmp_path / "endless.py", tmp_path / "begun"
@@ -147,6 +176,11 @@ def test_plain_functions_and_those_that_say_cuda_are_profiled_too(run, name: str
         ("asks", ("--times",), 2, "--times has no value and is not a bool"),
         ("nothing", (), 2, "has no function 'nothing'"),
         ("raises", (), 1, "raises raised ValueError: not today"),
+        ("raises", ("--recording", "/nowhere/x"), 2, "/nowhere/x cannot be written: No such file or directory"),
+        ("raises", ("--recording", "/proc/x"), 2, "/proc/x cannot be written"),
+        ("asks", ("--faster", "0"), 2, "--faster 0: a number from 0.01 to 10,000 makes sense"),
+        ("asks", ("--faster", "nan"), 2, "--faster nan: a number from 0.01 to 10,000 makes sense"),
+        ("asks", ("--faster", "1e9"), 2, "--faster 1e+09: a number from 0.01 to 10,000 makes sense"),
     ],
 )
 def test_what_cannot_be_profiled_is_told(run, name: str, words: tuple[str, ...], code: int, told: str) -> None:

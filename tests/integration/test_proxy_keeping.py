@@ -7,8 +7,9 @@ import pytest
 from fabric_world import ended, until, world_of
 
 from dgsf.core import warmth as core
+from dgsf.core.shadow import DEVICE, Room, Slot
 from dgsf.core.warmth import Ahead, Warmth
-from proxy.keeping import AHEAD_AT_ONCE, AHEAD_PAUSE_US, LOAD_S
+from proxy.keeping import AHEAD_AT_ONCE, AHEAD_PAUSE_US, LOAD_S, ROOM_US
 from proxy.post import name_of
 
 
@@ -50,7 +51,7 @@ async def test_an_idle_worker_is_displaced_by_one_that_is_expected_much_sooner(d
         await world.value(rare, 1)
         device = world.proxy.lanes[rare].links[0].post.device.id
         learned(world, name_of(world.tenant_id, "hot"), period_s=3, calls=200, last_s_ago=1)
-        world.proxy.keeping._warmth._slots = world.proxy.keeping._warmth._policy._slots = 2
+        world.proxy.keeping._warmth._policy._slots = 2
         _, stream = world.open(busy, 8)  # the device works, its other slot holds what nobody asks for
         await until(lambda: hot in world.proxy.lanes and world.proxy.lanes[hot].links)
         assert world.proxy.lanes[hot].links[0].post.device.id == device
@@ -98,6 +99,20 @@ async def test_the_time_that_starts_take_is_learned(database):
         await world.value(version, 1)
         assert world.proxy.keeping._loads.of(name_of(world.tenant_id, "f")) != LOAD_S
         assert not world.proxy.keeping._loads.alike
+
+
+async def test_the_budget_knows_the_room_that_there_is_without_what_others_hold(database):
+    async with world_of(database, "cpu:2:slots=2") as world:
+        version = await world.deploy(add, name="f")
+        other = await world.deploy(add, name="other", idle_seconds=3600)  # a timer of its own: none of the kept ones
+        await world.value(other, 1)
+        await world.value(version, 1)
+        keeping, type_ = world.proxy.keeping, world.proxy.lanes[version].links[0].post.device.type
+        keeping._room_us = -ROOM_US
+        keeping._saw_pool(await world.proxy._starter._seating.placing.look())
+        assert keeping._room[type_] == Room(devices=2, parts=3 * DEVICE // 2)
+        (mine,) = keeping._workers()
+        assert mine.slot == Slot(type_, DEVICE // 2)
 
 
 async def test_what_is_little_expected_is_given_back_when_there_is_no_budget(database, monkeypatch):

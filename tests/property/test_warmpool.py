@@ -43,3 +43,21 @@ def test_no_device_holds_more_than_its_slots_or_runs_more_than_it_may(rule, call
     assert pool.count.calls == len(calls)
     assert pool.count.cold <= len(calls) + pool.count.fetched
     assert not +pool.running
+
+
+@pytest.mark.parametrize("rule", RULES)
+@settings(max_examples=40, deadline=None)
+@given(calls=st.lists(steps, max_size=40), shape=shapes, waits=st.booleans(), devices=st.integers(1, 2))
+def test_where_there_is_an_end_of_devices_no_more_are_held_and_every_call_runs(rule, calls, shape, waits, devices):
+    pool = WarmPool(shape, 7.0, RULES[rule](shape), waits=waits, devices=devices)
+    now = 0.0
+    for gap, function, run_s in calls:
+        now += gap / 10
+        pool.call(now, function, run_s)
+        assert len(pool.held) <= devices
+        assert all(held <= shape.slots for held in pool.held.values())
+        if pool.starved:
+            assert not pool.displaceable(), "nobody waits while an idle one could make way"
+    pool.advance(now + 100_000)
+    assert not pool.starved
+    assert not +pool.running

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from dgsf.core.perfmodel import NATIVE, Command, Link, Recording, choose_attach, fitted, predict, slowdown, slowdowns
+from dgsf.core.perfmodel import (
+    NATIVE,
+    Command,
+    Link,
+    Recording,
+    choose_attach,
+    fitted,
+    on_faster_device,
+    predict,
+    slowdown,
+    slowdowns,
+)
 from dgsf.errors import TraceError
 from dgsf.sim.recordings import load_recording, save_recording
 
@@ -58,6 +69,21 @@ def test_a_link_is_fitted_to_what_was_measured():
     assert predict(recording, fitted(recording, link, 100)).total_us == pytest.approx(100)
     assert fitted(recording, link, 1).sync_us == 0
     assert fitted(stream(Command(10)), link, 500) == link
+
+
+def test_the_shorter_the_kernels_the_more_a_round_trip_costs():
+    recording = Recording([Command(100, guest_us=1)] * 9 + [Command(100, 0, 8, sync=True)])
+    link = Link(round_trip_us=50, sync_us=10)
+    ratios = [slowdown(on_faster_device(recording, times), link) for times in (0.1, 1, 10)]
+    assert ratios == sorted(ratios) and ratios[0] < 1.02 < 1.5 < ratios[2]
+    assert on_faster_device(recording, 1) is recording
+    assert predict(on_faster_device(recording, 10)).device_us == pytest.approx(100)
+
+
+@pytest.mark.parametrize("times", [0, -1, 0.001, 1e5, float("inf"), float("nan")])
+def test_a_device_that_is_impossibly_fast_is_refused_with_the_limits(times):
+    with pytest.raises(ValueError, match=r"from 0\.01 to 10000"):
+        on_faster_device(Recording([Command(1)]), times)
 
 
 def test_the_choice_tells_why():

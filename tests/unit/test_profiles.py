@@ -98,3 +98,17 @@ def test_a_broken_file_of_profiles_is_named(tmp_path, monkeypatch, text):
 
 def test_the_device_beside_this_process_is_a_gpu_or_its_cpu():
     assert dgsf.device() == torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def test_a_profile_for_a_faster_device_is_read_like_any_other(tmp_path, monkeypatch):
+    source = tmp_path / "shapes.py"
+    save_profile(source, "body", QUIET, faster=10.0)
+    save_profile(source, "other", QUIET)
+    stored = json.loads(profiles_file(source).read_text())
+    assert stored["body"]["faster"] == 10 and isinstance(stored["other"], list)
+    monkeypatch.setattr("dgsf.sdk.profiles._source_of", lambda raw: source)
+    found = with_profile({"attach": "auto"}, body)
+    assert parse_options(found).profile == QUIET
+    profiles_file(source).write_text('{"body": {"faster": 10}}')
+    with pytest.raises(UsageError, match="the profile of body has no curve"):
+        with_profile({"attach": "auto"}, body)

@@ -197,6 +197,32 @@ def test_a_function_with_workers_takes_only_the_place_of_one_that_was_idle_for_a
     assert run.run().fleet.evicted == given_up
 
 
+def test_on_a_pool_that_is_full_in_bursts_learned_keep_warm_takes_no_more_than_the_fixed_time_would(monkeypatch):
+    monkeypatch.setattr("dgsf.core.warmth.CREDIT_S", 0.0)
+    wanted = Synthetic(calls=3_000, rate_per_s=6, functions=20, shares=(100, 250, 500), burst=8, burst_s=20)
+    fixed = simulate(draw(wanted), pool="T4:8", policy="dgsf", idle_s=60.0)
+    learned = simulate(draw(wanted), pool="T4:8", policy="dgsf", idle_s=60.0, learned=True)
+    assert fixed.evicted > 500, "idle instances are displaced all the time"
+    assert learned.gpu_hours <= 1.02 * fixed.gpu_hours
+
+
+@pytest.mark.parametrize("pool", ["T4:4", "T4:2,A100:2"])
+def test_the_budget_of_learned_keep_warm_is_what_the_fixed_time_takes_on_the_same_full_pool(pool):
+    wanted = Synthetic(calls=2_000, rate_per_s=3, functions=20, shares=(100, 500), burst=8, burst_s=20)
+    run = Simulator(draw(wanted), parse_pool(pool), "dgsf", Rules(learned=True)).run()
+    budget = run._warming._warmth._shadow.resident_s / 3600
+    fixed = simulate(draw(wanted), pool=pool, policy="dgsf", start_s=0.01)
+    assert budget == pytest.approx(fixed.gpu_hours, rel=0.05)
+
+
+def test_a_failed_device_is_no_room_for_what_the_fixed_time_would_keep():
+    machine = Machine(parse_pool("T4:2,A100:1"), "best_fit", 0)
+    machine.set_health(0, False)
+    assert machine.healthy == {"T4": 1, "A100": 1}
+    machine.set_health(0, True)
+    assert machine.healthy == {"T4": 2, "A100": 1}
+
+
 def test_weights_come_over_the_network_once_and_then_from_the_node():
     heavy = [FunctionSpec("f", weights_mib=1200.0)]
     found = simulate(workload((0, 0, 1), (100, 0, 1), functions=heavy), idle_s=1.0)

@@ -9,7 +9,7 @@ import pytest
 
 from dgsf.config import Settings, load_settings
 from dgsf.core.loads import LoadTimes
-from dgsf.core.shadow import FixedShadow
+from dgsf.core.shadow import DEVICE, Room, Slot
 from dgsf.core.warmth import CREDIT_S, SETTLED_S, Ahead, Release, Warm, Warmth
 from dgsf.errors import ConfigError
 
@@ -253,15 +253,23 @@ def test_the_budget_is_what_the_fixed_rule_would_have_cost():
     assert proxy.warmth.budget.spent <= CREDIT_S + 1.1 * fixed
 
 
-def test_the_shadow_packs_instances_and_lets_them_go_after_the_idle_time():
-    shadow = FixedShadow(slots=2, idle_s=10)
-    shadow.look({"f": 2, "g": 1}, 0.0)  # two devices
-    shadow.look({"g": 1}, 10.0)
-    shadow.look({}, 10.5)  # both f are gone, and with them a device
-    assert shadow.resident_s == 21
-    shadow.look({}, 20.5)
-    shadow.look({}, 100.0)
-    assert shadow.resident_s == 31
+def test_in_a_full_pool_the_budget_is_no_more_than_its_devices():
+    warmth, now = Warmth(2, 1.0, 60.0), 0.0
+    warmth.there_is({"": Room(devices=1, parts=DEVICE)})
+    for number in range(200):  # eight functions take turns in two slots
+        now += STEP_S
+        busy = [f"f{(number + place) % 8}" for place in range(2)]
+        warmth.look([Warm(place, name, 1, None) for place, name in enumerate(busy)], {name: {1} for name in busy}, now)
+    assert warmth.budget.allowed - CREDIT_S == pytest.approx(199 * STEP_S)
+
+
+def test_a_worker_that_has_made_way_before_the_look_counts_on_the_device_it_was_last_seen_on():
+    warmth, slot = Warmth(2, 1.0, 60.0), Slot.one_of(2, "T4")
+    warmth.there_is({"T4": Room(devices=1, parts=DEVICE)})
+    warmth.look([Warm(1, "f", 1, None, slot), Warm(2, "g", 1, None, slot)], {"f": {1}, "g": {1}}, 0.0)
+    warmth.look([Warm(3, "h", 1, None, slot), Warm(2, "g", 1, None, slot)], {"f": {1}, "h": {1}}, 1.0)
+    warmth.look([], {}, 2.0)
+    assert warmth.budget.allowed - CREDIT_S == 2
 
 
 @pytest.mark.parametrize(
