@@ -66,8 +66,10 @@ class Machine:
         for part in (self.arrivals, self.traces, self.snapshots):
             self._others.update(part.records)
 
-    def usage(self) -> tuple[int, int, int]:
-        return self.device.used_us(), self.memory.estimate(), len(self.handles.tensors)
+    def usage(self) -> tuple[int, int, int, int]:
+        return (
+            self.device.used_us(), self.memory.estimate(), len(self.handles.tensors), self.snapshots.courier.covered_us,
+        )  # fmt: skip
 
     # --- the loop
     def execute(self, records: list[Any], position: int = 0) -> int:
