@@ -23,7 +23,7 @@ from dgsf.remoting.executor.growing import growing, reaches_beyond
 from dgsf.remoting.executor.handles import CallFailure, Handles
 from dgsf.remoting.executor.kinds import Place, Prepared, Returns, prepare
 from dgsf.remoting.executor.limits import Limits, refuse_over
-from dgsf.remoting.executor.memory import Memory, is_refusal
+from dgsf.remoting.executor.memory import Memory, is_refusal, storage_bytes
 from dgsf.remoting.executor.snapshot import Snapshots
 from dgsf.remoting.executor.traces import Traces
 from dgsf.remoting.protocol import Record, Status
@@ -139,11 +139,14 @@ class Machine:
         """Give handles to what is new."""
         tensors, fresh = self.handles.tensors, 0
         if kind.returns is Returns.MIXED:
-            for tensor in _new_ones(kind, result):
+            new = _new_ones(kind, result)
+            for tensor in new:
                 if tensor is not None:
                     tensors[out] = tensor
                     fresh += tensor.nbytes
                 out += 1
+            if kind.whole and kind.makes_memory:
+                fresh = storage_bytes(tensor for tensor in new if tensor is not None)
         elif kind.makes_memory:  # an out= or resizing operator may have grown its target
             fresh = sum(tensors[handles[index]].nbytes for index in kind.writes)
         if kind.makes_memory:
