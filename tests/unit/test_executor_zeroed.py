@@ -83,6 +83,30 @@ def test_memory_without_values_is_not_copied_into_that_of_others(overload, args)
     assert set(given.tolist()) <= {0.0, 7.0}
 
 
+@pytest.mark.parametrize("name", ["mse_loss", "smooth_l1_loss"])
+def test_a_loss_keeps_nothing_but_its_value(name: str) -> None:
+    given, packet = torch.ones(1000), getattr(aten, name)
+    assert all_of(Host().bind(packet.default, f"aten::{name}")(given, given + 1)).numel() == 4
+    out = torch.ones(1)
+    Host().bind(packet.out, f"aten::{name}.out")(given, given + 1, out=out)
+    assert not all_of(out)[4:].any()
+
+
+@pytest.mark.parametrize("overload", [aten._ctc_loss.default, aten._ctc_loss.Tensor])
+def test_what_a_ctc_loss_keeps_is_zero_beyond_the_sequences(overload) -> None:
+    lengths = [9, 2, 5], [3, 1, 0]
+    given = [*lengths] if overload is aten._ctc_loss.default else [torch.tensor(each) for each in lengths]
+    args = (torch.randn(9, 3, 5).log_softmax(2), torch.tensor([[1, 2, 2], [4, 1, 1], [1, 1, 1]]), *given)
+    expected = overload(*args)
+    loss, alpha = Host().bind(overload, overload.name())(*args)
+    assert torch.equal(loss, expected[0])
+    for row, (steps, labels) in enumerate(zip(*lengths, strict=True)):
+        inside = torch.zeros_like(alpha[row], dtype=torch.bool)
+        inside[:steps, : 2 * labels + 1] = True
+        assert torch.equal(alpha[row][inside], expected[1][row][inside])
+        assert not alpha[row][~inside].any()
+
+
 def soiled(guest: TestGuest) -> None:
     """The session's heap has freed memory of this size that was written."""
     guest.send([Record.DEFINE, 9, "aten::full", [[COUNT], 3.0], {}], *([9, 100 + each, []] for each in range(20)))

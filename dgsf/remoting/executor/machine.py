@@ -148,7 +148,8 @@ class Machine:
             if kind.whole and kind.makes_memory:
                 fresh = storage_bytes(tensor for tensor in new if tensor is not None)
         elif kind.makes_memory:  # an out= or resizing operator may have grown its target
-            fresh = sum(tensors[handles[index]].nbytes for index in kind.writes)
+            targets = [tensors[handles[index]] for index in kind.writes]
+            fresh = storage_bytes(targets) if kind.whole else sum(target.nbytes for target in targets)
         if kind.makes_memory:
             self.memory.room -= fresh
             if self.memory.room < 0:
