@@ -16,7 +16,7 @@ from enum import StrEnum
 
 from dgsf.errors import DgsfError, SessionLost, SessionRefused
 
-MAX_LOSSES = 5  # devices lost in a row before the session is given up
+MAX_LOSSES = 5  # devices lost in a row, nothing new done between, before the session is given up
 
 
 class State(StrEnum):
@@ -74,6 +74,11 @@ class Replayed:
 
 
 @dataclass(frozen=True, slots=True)
+class Worked:
+    """The device has done something new, by its own clock: the losses before are overcome."""
+
+
+@dataclass(frozen=True, slots=True)
 class Leave:
     """It is to end: the guest is done or gone (no error), or it did wrong, or we cannot go on."""
 
@@ -102,6 +107,7 @@ class DeviceLost:
     generation: int
     error: DgsfError
     resumable: bool = True
+    by_guest: bool = False  # its own doing: it did not read, or what it sent crashed the executor
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +125,7 @@ class NotMoved:
     """It stays where it is."""
 
 
-Event = Begin | Replayed | Leave | Opened | NotOpened | DeviceLost | Move | Moved | NotMoved
+Event = Begin | Replayed | Worked | Leave | Opened | NotOpened | DeviceLost | Move | Moved | NotMoved
 
 
 # --- effects ----------------------------------------------------------------------------------
@@ -155,7 +161,9 @@ class TellEnded:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """End the executor and give its slot back."""
+    """End the executor and give its slot back; what it did is paid for once, unless the guest itself lost it."""
+
+    by_guest: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +199,7 @@ class SessionLife:
 
     state: State = State.fresh
     generation: int = 0
-    losses: int = 0  # since the last replay that came to its end
+    losses: int = 0  # since anything new was done
     story: deque[tuple[str, str]] = field(default_factory=lambda: deque(maxlen=20))
 
     @property
@@ -207,6 +215,9 @@ class SessionLife:
                 return self._begin(generation)
             case Replayed(generation):
                 return self._replayed(generation)
+            case Worked():
+                self.losses = 0
+                return []
             case Leave(error):
                 return self._end(error, "left" if error is None else error.code)
             case Opened(generation):
@@ -235,8 +246,7 @@ class SessionLife:
             return self._refuse(f"the end of a replay in generation {generation}, which has not begun")
         if generation < self.generation or self.state not in HAS_DEVICE:
             return []  # of a generation that is lost already
-        self.losses = 0
-        return [EndReplay()]
+        return [EndReplay()]  # the guest's word alone does not make it so: see Worked
 
     def _opened(self, generation: int) -> list[Effect]:
         if self.state is not State.begun or generation != self.generation:
@@ -252,7 +262,8 @@ class SessionLife:
         if self.losses > MAX_LOSSES:
             return self._end(_given_up(self.losses, event.error), "too many losses")
         stop: list[Effect] = [StopMove()] if self.state is State.moving else []
-        lost = self._go(State.lost, event.error.code, Release(), TellLost(event.generation, event.error))
+        release, told = Release(event.by_guest), TellLost(event.generation, event.error)
+        lost = self._go(State.lost, event.error.code, release, told)
         return stop + lost
 
     def _arrived(self, why: str) -> list[Effect]:

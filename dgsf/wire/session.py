@@ -70,11 +70,14 @@ ProxyMessage = Began | Lost | Ended
 read_from_guest = reader(GuestMessage)
 read_from_proxy = reader(ProxyMessage)
 
-_USAGE = struct.Struct("<QQI")
+_USAGE = struct.Struct("<QQIQ")
+USAGE_BYTES = _USAGE.size
 
 
-class Usage(tuple[int, int, int]):
-    """Of one executor since its start: device time in µs, memory in bytes, live handles."""
+class Usage(tuple[int, int, int, int]):
+    """Of one executor since its start: device time in µs, memory in bytes, live handles, and its device time when
+    the last checkpoint was taken that it has sent in whole (0: none).
+    """
 
     __slots__ = ()
 
@@ -90,9 +93,13 @@ class Usage(tuple[int, int, int]):
     def handles(self) -> int:
         return self[2]
 
+    @property
+    def covered_us(self) -> int:
+        return self[3]
 
-def encode_usage(device_us: int, memory_bytes: int, handles: int) -> bytes:
-    return _USAGE.pack(device_us, memory_bytes, handles)
+
+def encode_usage(device_us: int, memory_bytes: int, handles: int, covered_us: int = 0) -> bytes:
+    return _USAGE.pack(device_us, memory_bytes, handles, covered_us)
 
 
 def decode_usage(body: bytes) -> Usage:

@@ -8,7 +8,7 @@ from typing import Protocol
 from dgsf.clock import Clock
 from dgsf.errors import DgsfError, ProtocolError
 from dgsf.wire.frames import Kind
-from dgsf.wire.session import Usage, decode_usage
+from dgsf.wire.session import USAGE_BYTES, Usage, decode_usage
 from proxy.echo import Echo
 from proxy.post import Post
 from proxy.sessions.cutter import Cut
@@ -68,6 +68,6 @@ class DeviceLink(RelayLink):
 
 
 def _usage(body: bytes) -> Usage:
-    if len(body) != 20:
+    if len(body) != USAGE_BYTES:
         raise ProtocolError(f"a usage of {len(body)} bytes")
     return decode_usage(body)

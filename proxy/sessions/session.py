@@ -142,7 +142,7 @@ class Session:
     def guest_stalled(self) -> None:
         """It does not read: its device is for others, and it may begin again when it reads on."""
         error = SessionLost("the program stopped reading, so its device was taken back")
-        self.handle(core.DeviceLost(self.life.generation, error))
+        self.handle(core.DeviceLost(self.life.generation, error, by_guest=True))
 
     # --- GuestOwner
     def guest_said(self, message: GuestMessage) -> None:
@@ -186,7 +186,9 @@ class Session:
 
     def device_used(self, link: DeviceLink, usage: Usage, last_command: int) -> None:
         if link is self.device:
-            self.meter.told(usage.device_us, usage.memory_bytes, last_command)
+            self.meter.told(usage.device_us, usage.memory_bytes, last_command, usage.covered_us)
+            if self.life.losses and not self.meter.replaying:
+                self.handle(core.Worked())
 
     def device_state(self, link: DeviceLink, cut: Cut) -> None:
         if self.mover is None or not self.mover.state_received(link, cut):
@@ -230,8 +232,8 @@ class Session:
                 self.guest.tell(Lost(generation, Failure.of(error)))
             case core.TellEnded(error):
                 self._say_goodbye(error)
-            case core.Release():
-                self._let_go()
+            case core.Release(by_guest):
+                self._let_go(by_guest)
             case core.EndReplay():
                 self.meter.replay_ended(self._last_command)
             case core.StartMove():
@@ -279,10 +281,10 @@ class Session:
             self.device.pass_on(held, size)
         self.guest.resume("held")
 
-    def _let_go(self) -> None:
+    def _let_go(self, by_guest: bool) -> None:
         """The device is lost or not needed: what was held for it is of no use."""
         self._held, self._held_bytes = [], 0
-        self.meter.lost()
+        self.meter.lost(by_guest=by_guest)
         link, self.device = self.device, None
         if link is not None:
             self._release(link)
@@ -334,8 +336,7 @@ class Session:
         if link is not self.device:
             return
         self._failed = {post.device.id}
-        error, resumable = loss_of(notice, post.device.name)
-        self.handle(core.DeviceLost(generation, error, resumable))
+        self.handle(core.DeviceLost(generation, *loss_of(notice, post.device.name)))
 
     def _links(self) -> list[DeviceLink]:
         return [] if self.device is None else [self.device]

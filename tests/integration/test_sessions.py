@@ -8,6 +8,7 @@ from fabric_world import until
 from session_kit import MIB, attach, session_world, worker_of
 
 from dgsf.clock import SystemClock
+from dgsf.core.session import MAX_LOSSES
 from dgsf.store.calls import CallStore
 from dgsf.store.proxies import ProxyStore
 from dgsf.store.sessions import SessionStore
@@ -92,6 +93,41 @@ async def test_replay_is_not_billed_again(database):
         (row,) = await until(billed)
         assert (row.function_name, row.calls, row.device_us, row.amount_nano) == ("(attached)", 1, 570_000, 570_000)
         assert (await world.ledger.check()).clean
+
+
+async def test_a_guest_that_loses_its_devices_by_not_reading_pays_for_all_that_it_uses(database):
+    async with session_world(database) as world:
+        guest, session = await attach(world)
+        await guest.began()
+        used, span = 0, 100_000
+        for _ in range(MAX_LOSSES):
+            await guest.command("flood 400")  # not read: its device is taken back
+            await until(lambda: session.life.state == "lost")
+            await guest.lost()
+            await guest.began()
+            await guest.command(f"use {span}")  # new work, whatever it calls it
+            await guest.ask("echo 1")
+            await guest.replayed()
+            used, span = used + span, 2 * span
+            assert session.device_us == used
+        await guest.command("flood 400")
+        await session.over.wait()
+        assert session.life.losses == MAX_LOSSES + 1, "its word that the replays were over forgives none"
+
+
+async def test_a_crash_of_the_executor_is_the_programs_own_and_paid(database):
+    async with session_world(database) as world:
+        guest, session = await attach(world)
+        await guest.began()
+        await guest.command("use 500000")
+        await guest.ask("echo 1")
+        await guest.command("exit 3")
+        assert (await guest.lost()).failure.code == "executor_crashed"
+        await guest.began()
+        await guest.command("use 500000")
+        await guest.ask("echo 1")
+        assert session.device_us == 1_000_000
+        guest.close()
 
 
 async def test_a_guest_that_vanishes_frees_its_device_and_others_notice_nothing(database):

@@ -11,10 +11,11 @@ numbers = st.integers(1, 4)
 events = st.one_of(
     st.builds(core.Begin, numbers),
     st.builds(core.Replayed, numbers),
+    st.builds(core.Worked),
     st.builds(core.Leave),
     st.builds(core.Opened, numbers),
     st.builds(core.NotOpened, numbers, st.just(SessionLost())),
-    st.builds(core.DeviceLost, numbers, st.just(SessionLost()), st.booleans()),
+    st.builds(core.DeviceLost, numbers, st.just(SessionLost()), st.booleans(), st.booleans()),
     st.builds(core.Move),
     st.builds(core.Moved),
     st.builds(core.NotMoved),
@@ -78,7 +79,7 @@ def test_a_bill_never_shrinks_and_never_exceeds_the_time_that_was_used(given):
             used += max(0, value - clock)
             clock = max(clock, value)
         elif word == "lost":
-            meter.lost()
+            meter.lost(by_guest=value % 2 == 0)
             meter.attached(value, replay=True)
             clock = 0
         elif word == "replayed":

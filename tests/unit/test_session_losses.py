@@ -24,5 +24,6 @@ from proxy.sessions.losses import EXIT_REFUSED, loss_of
     ],
 )
 def test_only_an_end_of_its_own_is_a_crash(notice, code, resumable):
-    error, again = loss_of(None if notice is None else WorkerExit(1, 0, 1, **notice), "box/cpu0")
+    error, again, by_guest = loss_of(None if notice is None else WorkerExit(1, 0, 1, **notice), "box/cpu0")
     assert (error.code, again) == (code, resumable)
+    assert by_guest == (code == "executor_crashed"), "only what the guest did itself is paid twice"

@@ -27,6 +27,7 @@ from dgsf.core.session import (
     TellEnded,
     TellLost,
     Way,
+    Worked,
 )
 from dgsf.errors import NoDevice, SessionLost, SessionRefused
 
@@ -72,7 +73,7 @@ def test_a_loss_that_no_replay_can_mend_ends_it():
     assert attached().handle(DeviceLost(1, error, resumable=False)) == [Release(), TellEnded(error)]
 
 
-def test_losses_in_a_row_are_bounded_and_a_finished_replay_forgives_them():
+def test_losses_in_a_row_are_bounded_and_new_work_forgives_them_not_the_guests_word():
     session = attached()
     for generation in range(1, MAX_LOSSES + 1):
         assert session.handle(DeviceLost(generation, GONE))[-1] == TellLost(generation, GONE)
@@ -81,7 +82,14 @@ def test_losses_in_a_row_are_bounded_and_a_finished_replay_forgives_them():
     assert isinstance(session.handle(DeviceLost(MAX_LOSSES + 1, GONE))[-1], TellEnded)
     forgiven = life(Begin(1), Opened(1), DeviceLost(1, GONE), Begin(2), Opened(2))
     assert forgiven.handle(Replayed(2)) == [EndReplay()]
+    assert forgiven.losses == 1
+    assert forgiven.handle(Worked()) == []
     assert forgiven.losses == 0
+
+
+def test_a_device_that_the_guest_itself_lost_is_released_as_such():
+    effects = attached().handle(DeviceLost(1, GONE, by_guest=True))
+    assert effects == [Release(by_guest=True), TellLost(1, GONE)]
 
 
 @pytest.mark.parametrize("event", [Begin(2), Begin(1), Replayed(2)])
@@ -151,7 +159,7 @@ def test_a_replay_is_free_up_to_the_command_that_ends_it():
     meter = Meter()
     meter.attached(1, replay=False)
     meter.told(1_000_000, 0, 9)
-    meter.lost()
+    meter.lost(by_guest=False)
     meter.attached(1, replay=True)
     meter.told(900_000, 0, 4)
     meter.replay_ended(6)
@@ -165,7 +173,7 @@ def test_a_guest_that_never_ends_its_replay_pays_in_the_end():
     meter = Meter()
     meter.attached(1, replay=False)
     meter.told(1_000_000, 0, 9)
-    meter.lost()
+    meter.lost(by_guest=False)
     meter.attached(1, replay=True)
     meter.told(5_000_000, 0, 4)
     assert meter.device_us == 4_000_000
@@ -176,9 +184,45 @@ def test_losses_during_a_replay_do_not_add_up_to_free_time():
     meter.attached(1, replay=False)
     meter.told(1_000_000, 0, 9)
     for _ in range(5):
-        meter.lost()
+        meter.lost(by_guest=False)
         meter.attached(1, replay=True)
         meter.told(1_000_000, 0, 4)
     assert meter.device_us == 1_000_000
     meter.told(9_000_000, 0, 4)
     assert meter.device_us == 8_000_000
+
+
+def test_who_loses_a_device_by_its_own_doing_pays_for_the_replay():
+    meter = Meter()
+    meter.attached(1, replay=False)
+    meter.told(1_000_000, 0, 9)
+    meter.lost(by_guest=True)
+    meter.attached(1, replay=True)
+    meter.told(1_000_000, 0, 9)
+    assert meter.device_us == 2_000_000
+
+
+def test_free_time_earns_no_free_time():
+    meter = Meter()
+    meter.attached(1, replay=False)
+    meter.told(1_000_000, 0, 1)
+    for _ in range(10):
+        meter.lost(by_guest=False)
+        meter.attached(1, replay=True)
+        meter.told(2_000_000, 0, 1)
+        meter.replay_ended(1)
+    assert meter.device_us == 1_000_000 and meter.replaying
+    meter.told(9_000_000, 0, 2)
+    assert meter.device_us == 8_000_000 and not meter.replaying
+
+
+def test_what_a_checkpoint_covers_is_not_repeated():
+    meter = Meter()
+    meter.attached(1, replay=False)
+    meter.told(10_000_000, 0, 1)
+    meter.told(10_200_000, 0, 2, covered_us=10_000_000)
+    meter.told(10_300_000, 0, 3, covered_us=10_000_000)
+    meter.lost(by_guest=False)
+    meter.attached(1, replay=True)
+    meter.told(5_000_000, 0, 1)
+    assert meter.device_us == 10_300_000 + 5_000_000 - 600_000

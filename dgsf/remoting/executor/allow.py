@@ -27,6 +27,7 @@ FORBIDDEN = {
     "files": r"from_file",
     "storages": r"set_|set|_?set_data|data|swap|_lazy_clone|_cow.*|_storage.*|_reshape_alias.*",
     "streams and pinned memory": r"record_stream|.*pin_memory.*|is_pinned|_async_error|_make_dep_token",
+    "memory without values": r"resize|resize_as|_resize_output",  # copies of those that work in place
     "autograd": r"_?backward|requires_grad_|retain_grad|retains_grad|_version|is_leaf|output_nr|grad|_make_dual.*"
     r"|_fw_primal.*|_unpack_dual|_new_zeros_with_same_feature_meta.*"
     r"|rename_?|refine_names|align_.*",

@@ -13,7 +13,7 @@ from dgsf.wire.frames import Kind
 from dgsf.wire.session import encode_usage
 
 _encode = msgspec.msgpack.Encoder().encode
-Reading = Callable[[], tuple[int, int, int]]  # device time in µs, memory in bytes, live handles
+Reading = Callable[[], tuple[int, int, int, int]]  # what a usage tells
 
 
 class Answers:

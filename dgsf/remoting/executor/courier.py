@@ -22,6 +22,7 @@ class Courier:
 
     def __init__(self) -> None:
         self._thread: threading.Thread | None = None
+        self.covered_us = 0  # device time at the last snapshot that was sent in whole
         self._memory = torch.empty(0, dtype=torch.uint8)
 
     def wait(self) -> None:
@@ -51,13 +52,13 @@ class Courier:
         """Keep nothing; what is still being sent is given back when it is."""
         self._memory = torch.empty(0, dtype=torch.uint8)
 
-    def send(self, answers: Answers, request: int, pieces: list[memoryview]) -> None:
+    def send(self, answers: Answers, request: int, pieces: list[memoryview], taken_us: int) -> None:
         """Goes on in the background."""
-        frame = answers.frame
-        self._thread = threading.Thread(target=_send, args=(answers, request, pieces, frame), daemon=True)
+        args = (answers, request, pieces, answers.frame, taken_us)
+        self._thread = threading.Thread(target=self._send, args=args, daemon=True)
         self._thread.start()
 
-
-def _send(answers: Answers, request: int, pieces: list[memoryview], frame: int) -> None:
-    with contextlib.suppress(ConnectionLost):  # the session's own thread will find out
-        answers.bulks(request, pieces, frame)
+    def _send(self, answers: Answers, request: int, pieces: list[memoryview], frame: int, taken_us: int) -> None:
+        with contextlib.suppress(ConnectionLost):  # the session's own thread will find out
+            answers.bulks(request, pieces, frame)
+            self.covered_us = taken_us

@@ -17,6 +17,7 @@ from dgsf.remoting.executor.codes import meta_of
 from dgsf.remoting.executor.kinds import Prepared
 from dgsf.remoting.executor.memory import storage_bytes
 from dgsf.remoting.executor.stand_ins import on_cpu
+from dgsf.remoting.executor.zeroed import zeroing
 
 _OVER_LISTS = ("_foreach_", "_fused_adam", "_fused_sgd")
 _STATE_BYTES = (16, 5056)  # of generators on CUDA and on the CPU
@@ -101,7 +102,7 @@ class Host:
         self._used_ns = 0
 
     def bind(self, overload: Any, name: str) -> Callable[..., Any]:
-        return on_cpu(name, quickest(overload, name))
+        return zeroing(name, on_cpu(name, quickest(overload, name)))
 
     def begin(self) -> None:
         self._since = time.perf_counter_ns()

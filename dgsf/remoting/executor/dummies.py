@@ -129,7 +129,8 @@ class DummyPrepared(Prepared):
         changed = tuple(
             (place, number_of(meta_of(twin))) for place, twin in enumerate(twins) if meta_of(twin) != before[place]
         )
-        return _Outcome(*in_ns(meter.cost), _template(result, self.makes_memory), changed)
+        given = {twin.untyped_storage()._cdata for twin in twins}
+        return _Outcome(*in_ns(meter.cost), _template(result, given), changed)
 
 
 def _needs_values(error: Exception) -> bool:
@@ -143,13 +144,16 @@ def _twin(meta: Meta, where: str) -> torch.Tensor:
     return storage.as_strided(sizes, strides, offset) if all(sizes) else torch.zeros(sizes, dtype=dtype, device=where)
 
 
-def _template(result: Any, makes_memory: bool) -> Any:
-    """How to make the same result again: (number, bytes) for a tensor, lists of such, or the value."""
+def _template(result: Any, given: set[int]) -> Any:
+    """How to make the same result again: (number, bytes) for a tensor, lists of such, or the value.
+
+    `given`: storages that were there before, whose views have no bytes of their own.
+    """
     if isinstance(result, torch.Tensor):
-        meta = meta_of(result)
-        return (number_of(meta), span_bytes(*meta) if makes_memory else 0)
+        storage = result.untyped_storage()
+        return (number_of(meta_of(result)), 0 if storage._cdata in given else storage.nbytes())
     if isinstance(result, list | tuple):
-        return [_template(each, makes_memory) for each in result]
+        return [_template(each, given) for each in result]
     return result
 
 

@@ -2,7 +2,8 @@
 
 Memory that came in bulk or with a state, that was fetched or is mapped from a file cannot grow: others may look at
 it.  Torch refuses after it has given the tensor its new sizes, which are then larger than the memory.  So the bytes
-are copied to memory of torch's own, for all tensors of them, and the call is made again.
+are copied to memory of torch's own, for all tensors of them, and the call is made again.  What a call that failed
+had grown is zeroed: nobody has written there.
 """
 
 from __future__ import annotations
@@ -32,8 +33,25 @@ def reaches_beyond(tensor: Any) -> bool:
     return bool(span > tensor.untyped_storage().nbytes())
 
 
+def zero_from(tensor: torch.Tensor, start: int) -> None:
+    """Zero the memory behind this tensor from this byte on."""
+    storage = tensor.untyped_storage()
+    if storage.nbytes() > start:
+        rest = torch.empty(0, dtype=torch.uint8, device=tensor.device)
+        rest.set_(storage, start, (storage.nbytes() - start,), (1,)).zero_()
+
+
 def growing(kernel: Callable[..., Any], tensors: dict[int, Any], changes: Changes) -> Callable[..., Any]:
     """The kernel, made again where memory could not grow; `tensors`: all of the session."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        before = [(each, each.untyped_storage().nbytes()) for each in _tensors_in(kwargs.values())]
+        try:
+            return grow(*args, **kwargs)
+        except BaseException:
+            for each, size in before:
+                zero_from(each, size)
+            raise
 
     def grow(*args: Any, **kwargs: Any) -> Any:
         try:
@@ -48,7 +66,7 @@ def growing(kernel: Callable[..., Any], tensors: dict[int, Any], changes: Change
             _renew(tensor, tensors, changes)
         return grow(*args, **kwargs)  # another one may have to grow, too
 
-    return grow
+    return call
 
 
 def _tensors_in(values: Any) -> list[torch.Tensor]:

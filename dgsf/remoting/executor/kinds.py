@@ -13,12 +13,20 @@ from typing import Any, Protocol
 import torch
 
 from dgsf.errors import DgsfError, OpNotAllowed, ProtocolError
-from dgsf.remoting.executor.allow import resolve
+from dgsf.remoting.executor.allow import full_name, resolve
 from dgsf.remoting.executor.arguments import FloatHole, ListHole, Reader, TensorHole
 from dgsf.remoting.executor.growing import may_grow
 from dgsf.remoting.executor.narrow import widen
 
 _MANY = 4096
+# Operators whose results may stand in more memory than they show: strides with gaps, parts of what was computed.  Found
+# by looking at the storages that torch's own operator cases make; composite ones are taken to be such without a look.
+_SHOW_LESS = frozenset((
+    "aten::empty_strided", "aten::new_empty_strided", "aten::linalg_lstsq", "aten::_embedding_bag",
+    "aten::_embedding_bag_forward_only", "aten::binary_cross_entropy", "aten::mse_loss", "aten::smooth_l1_loss",
+    "aten::soft_margin_loss",
+))  # fmt: skip
+_SHOW_ALL = frozenset(("aten::linear", "aten::matmul", "aten::batch_norm"))  # composite, and called all the time
 # Arguments that some operators write without their schema saying so.
 _SECRETLY_WRITTEN = frozenset(("running_mean", "running_var"))
 
@@ -56,7 +64,7 @@ class Prepared:
 
     __slots__ = (
         "args", "definition", "fills", "grows", "invoke", "kwargs", "kwfills", "leading", "makes_memory", "name",
-        "outs", "plan", "refusal", "rest", "returns", "tensors", "writes",
+        "outs", "plan", "refusal", "rest", "returns", "tensors", "whole", "writes",
     )  # fmt: skip
 
     def __init__(self, name: str, definition: list[Any]) -> None:
@@ -76,6 +84,7 @@ class Prepared:
         self.returns = Returns.NOTHING
         self.writes: tuple[int, ...] = ()  # which handles
         self.makes_memory = True
+        self.whole = False  # results count by their storages; never together with Returns.TENSOR
         self.grows = False  # memory that it writes to
 
     def bound(self, device: Any) -> None:
@@ -120,7 +129,7 @@ def prepare(binder: Binder, name: Any, args: Any, kwargs: Any) -> Prepared:
     try:
         overload = resolve(name)
         _read_arguments(prepared, overload._schema, Reader(binder.torch_device), args, kwargs)
-        _read_schema(prepared, overload._schema)
+        _read_schema(prepared, overload._schema, composite=_is_composite(overload._schema))
         prepared.invoke = widen(name, binder.bind(overload, name))
     except OpNotAllowed as refusal:
         prepared.refusal = refusal
@@ -149,14 +158,20 @@ def _read_arguments(prepared: Prepared, schema: Any, reader: Reader, args: list[
         prepared.leading, prepared.rest = count, prepared.args[count:]
 
 
-def _read_schema(prepared: Prepared, schema: Any) -> None:
+def _is_composite(schema: Any) -> bool:
+    """Whether it is made of other operators: then what its schema says of memory need not be so."""
+    return bool(torch._C._dispatch_has_kernel_for_dispatch_key(full_name(schema), "CompositeImplicitAutograd"))
+
+
+def _read_schema(prepared: Prepared, schema: Any, composite: bool) -> None:
     prepared.plan = tuple(_place(result) for result in schema.returns)
     lists = any("List" in str(result.type) for result in schema.returns)
     prepared.outs = _MANY if lists else sum(place is Place.NEW for place in prepared.plan)
     prepared.writes = tuple(_written(prepared, schema))
     prepared.grows = may_grow(schema)
-    prepared.makes_memory = prepared.grows or _makes_memory(schema)
-    if prepared.plan == (Place.NEW,) and str(schema.returns[0].type) == "Tensor":
+    prepared.makes_memory = prepared.grows or _makes_memory(schema, composite)
+    prepared.whole = schema.name in _SHOW_LESS or (composite and schema.name not in _SHOW_ALL)
+    if prepared.plan == (Place.NEW,) and str(schema.returns[0].type) == "Tensor" and not prepared.whole:
         prepared.returns = Returns.TENSOR
     elif all(place is Place.WRITTEN for place in prepared.plan):
         prepared.returns = Returns.NOTHING
@@ -170,11 +185,11 @@ def _place(result: Any) -> Place:
     return Place.WRITTEN if result.alias_info is not None and result.alias_info.is_write else Place.NEW
 
 
-def _makes_memory(schema: Any) -> bool:
-    """Whether a call may need memory for new results."""
+def _makes_memory(schema: Any, composite: bool) -> bool:
+    """Whether a call may need memory for new results; 'contiguous' says a view and may copy."""
     if not schema.returns:
         return not schema.name.startswith(("aten::_foreach_", "aten::_fused_"))  # those write where they are
-    return any(result.alias_info is None and "Tensor" in str(result.type) for result in schema.returns)
+    return any(_place(result) is Place.NEW and (composite or result.alias_info is None) for result in schema.returns)
 
 
 def _written(prepared: Prepared, schema: Any) -> list[int]:

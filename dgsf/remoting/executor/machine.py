@@ -23,7 +23,7 @@ from dgsf.remoting.executor.growing import growing, reaches_beyond
 from dgsf.remoting.executor.handles import CallFailure, Handles
 from dgsf.remoting.executor.kinds import Place, Prepared, Returns, prepare
 from dgsf.remoting.executor.limits import Limits, refuse_over
-from dgsf.remoting.executor.memory import Memory, is_refusal
+from dgsf.remoting.executor.memory import Memory, is_refusal, storage_bytes
 from dgsf.remoting.executor.snapshot import Snapshots
 from dgsf.remoting.executor.traces import Traces
 from dgsf.remoting.protocol import Record, Status
@@ -66,8 +66,10 @@ class Machine:
         for part in (self.arrivals, self.traces, self.snapshots):
             self._others.update(part.records)
 
-    def usage(self) -> tuple[int, int, int]:
-        return self.device.used_us(), self.memory.estimate(), len(self.handles.tensors)
+    def usage(self) -> tuple[int, int, int, int]:
+        return (
+            self.device.used_us(), self.memory.estimate(), len(self.handles.tensors), self.snapshots.courier.covered_us,
+        )  # fmt: skip
 
     # --- the loop
     def execute(self, records: list[Any], position: int = 0) -> int:
@@ -137,13 +139,17 @@ class Machine:
         """Give handles to what is new."""
         tensors, fresh = self.handles.tensors, 0
         if kind.returns is Returns.MIXED:
-            for tensor in _new_ones(kind, result):
+            new = _new_ones(kind, result)
+            for tensor in new:
                 if tensor is not None:
                     tensors[out] = tensor
                     fresh += tensor.nbytes
                 out += 1
+            if kind.whole and kind.makes_memory:
+                fresh = storage_bytes(tensor for tensor in new if tensor is not None)
         elif kind.makes_memory:  # an out= or resizing operator may have grown its target
-            fresh = sum(tensors[handles[index]].nbytes for index in kind.writes)
+            targets = [tensors[handles[index]] for index in kind.writes]
+            fresh = storage_bytes(targets) if kind.whole else sum(target.nbytes for target in targets)
         if kind.makes_memory:
             self.memory.room -= fresh
             if self.memory.room < 0:

@@ -68,14 +68,16 @@ class Snapshots:
     def _send(self, request: int, head: memoryview, picture: Picture) -> None:
         """Beside the next commands if there is memory for a copy, before them if not."""
         machine, answers, size = self._machine, self._machine.answers, picture.bytes()
+        taken_us = machine.device.used_us()
         beside = machine.memory.walk() + size <= machine.memory.lease
         pieces = self.courier.copy(picture.pieces, size) if beside else [uploads.bytes_of(p) for p in picture.pieces]
         machine.say(answers.answer, request, Status.OK, [len(head), len(head) + size])
         if beside:
             machine.memory.keep_beside(self.courier.kept_bytes, self.courier.let_go)
-            self.courier.send(answers, request, [head, *pieces])
+            self.courier.send(answers, request, [head, *pieces], taken_us)
         else:
             machine.say(answers.bulks, request, [head, *pieces])
+            self.courier.covered_us = taken_us
 
     def picture(self, incremental: bool) -> Picture:
         """All live tensors; bytes only of storages that changed since the last snapshot if `incremental`."""

@@ -1,6 +1,9 @@
-"""New memory without values is zero, so that nobody reads what an earlier process left on the device.
+"""New memory without values is zero, so that nobody reads what was there before.
 
-A process's own memory comes zeroed from the operating system, so this is for devices with memory of their own.
+That is what an earlier process left on a device with memory of its own, and on the CPU the heap of the process that
+executors are forked from: what is freed is used again without being cleared.  Operators that write all of their
+results are left alone; those that give memory as it is, or more of it, are wrapped when a kind is prepared.  Which they
+are was found by calling torch's own operator cases with memory filled in two ways.
 """
 
 from __future__ import annotations
@@ -10,11 +13,16 @@ from typing import Any
 
 import torch
 
-from dgsf.remoting.executor.growing import GROWING
+from dgsf.remoting.executor.growing import GROWING, zero_from
 
+# Those with out= but for the first write what they themselves were given there.
 _EMPTY = frozenset((
-    "empty.memory_format", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided",
+    "empty.memory_format", "empty_like", "empty_permuted", "new_empty",
+    "empty_like.out", "empty_permuted.out", "empty_strided.out", "new_empty.out", "new_empty_strided.out",
 ))  # fmt: skip
+_STRIDED = frozenset(("empty_strided", "new_empty_strided"))
+_LOSSES = frozenset(("mse_loss", "smooth_l1_loss"))  # the result keeps the memory of its summands
+_CTC = "_ctc_loss"
 
 
 def _zeroed(kernel: Callable[..., Any]) -> Callable[..., Any]:
@@ -24,22 +32,74 @@ def _zeroed(kernel: Callable[..., Any]) -> Callable[..., Any]:
     return empty
 
 
+def _zeroed_with_gaps(kernel: Callable[..., Any]) -> Callable[..., Any]:
+    """Strides may leave gaps, which another view shows."""
+
+    def empty(*args: Any, **kwargs: Any) -> Any:
+        made = kernel(*args, **kwargs)
+        zero_from(made, 0)
+        return made
+
+    return empty
+
+
 def _grown(kernel: Callable[..., Any]) -> Callable[..., Any]:
-    def resize(target: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+    def resize(*args: Any, **kwargs: Any) -> Any:
+        target: torch.Tensor = kwargs["out"] if "out" in kwargs else args[0]
         before = target.untyped_storage().nbytes()
-        result = kernel(target, *args, **kwargs)
-        storage = target.untyped_storage()
-        if storage.nbytes() > before:
-            rest = torch.empty(0, dtype=torch.uint8, device=target.device)
-            rest.set_(storage, before, (storage.nbytes() - before,), (1,)).zero_()
+        result = kernel(*args, **kwargs)
+        zero_from(target, before)
         return result
 
     return resize
 
 
+def _summed(kernel: Callable[..., Any]) -> Callable[..., Any]:
+    def loss(*args: Any, **kwargs: Any) -> Any:
+        made = kernel(*args, **kwargs)
+        return made.clone() if made.untyped_storage().nbytes() > made.nbytes else made
+
+    return loss
+
+
+def _summed_there(kernel: Callable[..., Any]) -> Callable[..., Any]:
+    """What it writes to has grown by the memory of the summands; only the sum was written."""
+
+    def loss(*args: Any, out: torch.Tensor, **kwargs: Any) -> Any:
+        before = out.untyped_storage().nbytes()
+        result = kernel(*args, out=out, **kwargs)
+        zero_from(out, max(before, out.storage_offset() * out.itemsize + out.nbytes))
+        return result
+
+    return loss
+
+
+def _ctc_loss(kernel: Callable[..., Any]) -> Callable[..., Any]:
+    """What it keeps for the way back is written as far as sequences and labels go."""
+
+    def loss(log_probs: Any, targets: Any, input_lengths: Any, target_lengths: Any, *args: Any, **kwargs: Any) -> Any:
+        result = kernel(log_probs, targets, input_lengths, target_lengths, *args, **kwargs)
+        alpha = result[1]
+        steps, labels = (torch.as_tensor(each).to(alpha.device) for each in (input_lengths, target_lengths))
+        beyond = torch.arange(alpha.shape[1], device=alpha.device)[:, None] >= steps.view(-1, 1, 1)
+        beyond = beyond | (torch.arange(alpha.shape[2], device=alpha.device) > 2 * labels.view(-1, 1, 1))
+        alpha.masked_fill_(beyond, 0.0)
+        return result
+
+    return loss
+
+
 def zeroing(name: str, kernel: Callable[..., Any]) -> Callable[..., Any]:
     """The kernel, or one that leaves no memory unwritten."""
     name = name.removesuffix(".default")
-    if name.removeprefix("aten::") in _EMPTY:
+    bare = name.removeprefix("aten::")
+    if bare in _EMPTY:
         return _zeroed(kernel)
-    return _grown(kernel) if name in GROWING else kernel
+    if bare in _STRIDED:
+        return _zeroed_with_gaps(kernel)
+    base, _, overload = bare.partition(".")
+    if base in _LOSSES:
+        return _summed_there(kernel) if overload else _summed(kernel)
+    if base == _CTC:
+        return _ctc_loss(kernel)
+    return _grown(kernel) if name in GROWING or bare == "empty.out" else kernel
