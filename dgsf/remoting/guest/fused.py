@@ -39,6 +39,8 @@ def linear_backward(plan: Plan, args: Any, kwargs: Any) -> Any:
     source, grad, weight, mask = args
     if grad is None:
         return None, None, None
+    if grad.is_complex():
+        weight, source = weight.conj(), source.conj()
     to_source = dispatch(aten.matmul.default, (grad, weight), {}) if mask[0] else None
     to_weight = to_bias = None
     if mask[1] or mask[2]:

@@ -57,7 +57,7 @@ def _refuse_local(target: Any) -> None:
 
 
 def _refuse_undefined(plan: Plan, args: Any, kwargs: Any) -> None:
-    """None where the operator needs a tensor: a gradient that autograd has not, to an operator that cannot do without."""
+    """None where the operator needs a tensor: a gradient that is not there, for an operator that cannot do without."""
     for index, argument in enumerate(plan.func._schema.arguments):
         given = args[index] if index < len(args) else kwargs.get(argument.name, argument)
         if given is None and str(argument.type) == "Tensor":

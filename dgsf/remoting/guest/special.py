@@ -83,14 +83,9 @@ def _value(plan: Plan, args: Any, kwargs: Any) -> Any:
     return fetch(args[0]).item()
 
 
-@_special("_conj", "_conj_physical")
+@_special("_conj_physical")
 def _conj(plan: Plan, args: Any, kwargs: Any) -> Any:
     return send(plan_of(aten.conj_physical.default), args, {})  # whole: taken apart, it would come back here
-
-
-@_special("_neg_view")
-def _neg(plan: Plan, args: Any, kwargs: Any) -> Any:
-    return dispatch(aten.neg.default, args, {})
 
 
 @_special("_reshape_alias")
