@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 import torch
 
 from dgsf.errors import OpNotAllowed
+from dgsf.remoting.guest import encoders, nested
 from dgsf.remoting.guest.dispatch import dispatch, send
 from dgsf.remoting.guest.layout import PENDING
 from dgsf.remoting.guest.plans import SPECIALS, Plan, plan_of
@@ -37,9 +38,15 @@ def _again(plan: Plan, args: Any, kwargs: Any) -> Any:
 
 
 @_special("_nested_tensor_from_mask_left_aligned")
-def _no_nesting(plan: Plan, args: Any, kwargs: Any) -> bool:
-    """Nested tensors cannot live on the device: torch's encoder then goes its plain way, over padding too."""
-    return False
+def _packs(plan: Plan, args: Any, kwargs: Any) -> bool:
+    """Asked by encoders that are not `encoders`' own, scripted ones; True ends in the refusal below."""
+    keep: Any = args[1]
+    return bool(encoders.is_left_aligned(keep).item())
+
+
+@_special("_nested_tensor_from_mask")
+def _no_nesting(plan: Plan, args: Any, kwargs: Any) -> NoReturn:
+    nested.refuse()
 
 
 @_special("_new_zeros_with_same_feature_meta")
