@@ -176,6 +176,19 @@ def test_a_view_that_is_assigned_as_data_keeps_its_values(both):
     same(both[1], both[0])
 
 
+def test_a_tensor_set_to_the_memory_of_a_view_keeps_its_own_bits(both):
+    made = []
+    for x in both:
+        plain, lazy = torch.zeros_like(x), torch.zeros_like(x).conj()
+        plain.set_(x.conj())
+        lazy.set_(x)
+        made.append((plain, lazy, torch.zeros_like(x.real).set_(x.conj().imag)))
+        x.mul_(2j)
+    for local, remote in zip(*made, strict=True):
+        assert remote.is_conj() == local.is_conj() and remote.is_neg() == local.is_neg()
+        same(remote, local.resolve_conj())
+
+
 def test_gradients_of_a_complex_linear_layer(device):
     local = torch.nn.Linear(3, 2, dtype=torch.complex64)
     remote = copy.deepcopy(local).to(device)

@@ -19,7 +19,7 @@ CONJUGATED, NEGATED = 1, 2  # lazy bits
 
 
 def bits_of(tensor: torch.Tensor) -> int:
-    return CONJUGATED * tensor.is_conj() + NEGATED * tensor.is_neg()
+    return CONJUGATED * bool(tensor.is_conj()) + NEGATED * bool(tensor.is_neg())
 
 
 def set_bits(tensor: torch.Tensor, bits: int) -> None:

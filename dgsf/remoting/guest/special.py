@@ -10,7 +10,7 @@ import torch
 from dgsf.errors import OpNotAllowed
 from dgsf.remoting.guest import encoders, nested
 from dgsf.remoting.guest.dispatch import dispatch, send
-from dgsf.remoting.guest.layout import PENDING
+from dgsf.remoting.guest.layout import CONJUGATED, NEGATED, PENDING
 from dgsf.remoting.guest.plans import SPECIALS, Plan, plan_of
 from dgsf.remoting.guest.tensor import RemoteTensor, refit
 from dgsf.remoting.guest.transfer import again, download, fetch, fill_pending, materialise, to_copy, upload
@@ -107,6 +107,11 @@ def _set(plan: Plan, args: Any, kwargs: Any) -> Any:
         raise RuntimeError("set_: the source must be on the remote device too")
     if source._m is PENDING:
         materialise(source)
+    other = source._m.bits ^ target._m.bits  # as for torch, the target takes the memory and keeps its bits
+    if other & CONJUGATED:
+        source = dispatch(aten._conj.default, (source,), {})
+    if other & NEGATED:
+        source = dispatch(aten._neg_view.default, (source,), {})
     refit(target, source._m, source.storage_offset(), source._h)
     return target
 
