@@ -106,8 +106,7 @@ class Warming:
     def victim(self, items: list[Instance], able: list[Instance], now: float) -> Instance | None:
         """Which of those that are able to makes room for a call; None: better open another device."""
         keys = {item: key for key, item in enumerate(items)}
-        warm = [_warm(key, item) for key, item in enumerate(items)]
-        gone = self._warmth.victim(warm, {keys[item] for item in able}, now)
+        gone = self._warmth.victim(self._warm(items), {keys[item] for item in able}, now)
         return None if gone is None else items[gone]
 
     def wanted(self, items: Iterable[Instance], now: float) -> dict[Instance, float]:

@@ -165,3 +165,16 @@ def test_what_makes_no_sense_closes_the_session(guest: TestGuest, record: object
     with pytest.raises(Failed) as failed:
         guest.answer(1)
     assert failed.value.code == "protocol_error"
+
+
+@pytest.mark.parametrize(
+    ("op", "args"),
+    [("aten::add.Tensor", [None, None]), ("aten::mm", [{TENSOR: 0}, None]), ("aten::cat", [[{TENSOR: 0}, None]])],
+)
+def test_a_missing_tensor_fails_its_call_alone(guest: TestGuest, op: str, args: list) -> None:
+    guest.upload(1, torch.ones(2, 2))
+    guest.send([Record.DEFINE, 0, op, args, {}], [0, 2, [1]])
+    with pytest.raises(Failed, match="got None") as failed:
+        guest.fetch(2)
+    assert failed.value.code == "remote_op_failed"
+    assert guest.fetch(1).tolist() == [[1, 1], [1, 1]]

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from dgsf.errors import OpNotAllowed, ProtocolError
+from dgsf.errors import OpNotAllowed, ProtocolError, RemoteOpError
 from dgsf.remoting.executor.codes import count_of, dtype_of, layout_of, memory_format_of, sizes_of
 from dgsf.remoting.protocol import COMPLEX, CONSTANT, FLOAT, TENSOR
 
@@ -109,7 +109,7 @@ class Reader:
         if isinstance(value, dict):
             return self._marked(value)
         if value is None and kind == "Tensor":
-            raise ProtocolError("a tensor argument that is not optional is missing")
+            raise RemoteOpError("Expected a proper Tensor but got None for an argument that is not optional")
         if isinstance(value, bytes):
             raise ProtocolError("bytes cannot be an argument")
         return value

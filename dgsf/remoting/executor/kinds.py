@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import torch
 
-from dgsf.errors import DgsfError, OpNotAllowed, ProtocolError
+from dgsf.errors import DgsfError, OpNotAllowed, ProtocolError, RemoteOpError
 from dgsf.remoting.executor.allow import full_name, resolve
 from dgsf.remoting.executor.arguments import FloatHole, ListHole, Reader, TensorHole
 from dgsf.remoting.executor.growing import may_grow
@@ -60,7 +60,7 @@ class Binder(Protocol):
 
 
 class Prepared:
-    """One kind of call, ready; `refusal` if it is one that this device does not do."""
+    """One kind of call, ready; `refusal` if it is one that this device does not do, or that lacks a tensor."""
 
     __slots__ = (
         "args", "definition", "fills", "grows", "invoke", "kwargs", "kwfills", "leading", "makes_memory", "name",
@@ -131,7 +131,7 @@ def prepare(binder: Binder, name: Any, args: Any, kwargs: Any) -> Prepared:
         _read_arguments(prepared, overload._schema, Reader(binder.torch_device), args, kwargs)
         _read_schema(prepared, overload._schema, composite=_is_composite(overload._schema))
         prepared.invoke = widen(name, binder.bind(overload, name))
-    except OpNotAllowed as refusal:
+    except (OpNotAllowed, RemoteOpError) as refusal:  # well formed, but no call to make
         prepared.refusal = refusal
     except (TypeError, ValueError, RuntimeError, OverflowError) as error:
         raise ProtocolError(f"{name[:100]}: its arguments cannot be read: {error}") from error

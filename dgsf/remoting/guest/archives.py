@@ -41,6 +41,10 @@ def local_copy(tensor: Any) -> torch.Tensor:
 
 
 def _shared(tensor: Any, copies: Copies) -> torch.Tensor:
+    if tensor.is_conj():
+        return torch._conj(_shared(torch._conj(tensor), copies))
+    if tensor.is_neg():
+        return torch._neg_view(_shared(torch._neg_view(tensor), copies))
     memory, made_for = tensor._h.origin(tensor._m)
     layout, offset = tensor._m, tensor.storage_offset()
     whole = copies.get((memory, 0, None))

@@ -39,7 +39,8 @@ def deep_copy(tensor: Any, memo: dict[Any, Any]) -> Any:
     is_parameter = getattr(tensor, "_is_param", False)
     with torch.no_grad():
         plain = tensor.detach()
-        new = plain.clone() if is_parameter else _joined(plain, memo.setdefault("dgsf", {}))
+        alone = is_parameter or plain._m.bits  # of a conjugated view torch copies the values, too
+        new = plain.clone() if alone else _joined(plain, memo.setdefault("dgsf", {}))
         memo[id(tensor)] = new.requires_grad_(tensor.requires_grad)
     if is_parameter:
         new._is_param = True

@@ -46,8 +46,14 @@ def cut_from_whole(tensor: Any, stream: Stream) -> torch.Tensor:
     return stream.fetch(base._h.id).as_strided(tensor.shape, tensor.stride(), offset).clone()
 
 
-def _lies_within(tensor: torch.Tensor, base: torch.Tensor) -> bool:
-    if tensor.dtype is not base.dtype or not base.is_contiguous() or not tensor.numel():
+def _lies_within(tensor: Any, base: Any) -> bool:
+    if (
+        tensor.dtype is not base.dtype
+        or tensor._m.bits
+        or base._m.bits
+        or not base.is_contiguous()
+        or not tensor.numel()
+    ):
         return False
     first = tensor.storage_offset() - base.storage_offset()
     reach = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))

@@ -2,6 +2,7 @@
 
 `linear` and `matmul` have derivatives in torch that are used as soon as a backend has a kernel for them: one call
 forward, few backward, instead of a chain of views around one multiplication.  Attention is one call each way.
+Their derivatives are called with no gradient at all (None) behind a function that stops it: then they have none either.
 Composite operators with `out=` are sent whole because their parts write into results of other sizes.
 """
 
@@ -36,6 +37,10 @@ DISTRUSTED.update((
 def linear_backward(plan: Plan, args: Any, kwargs: Any) -> Any:
     """The three gradients of `linear`, by matrix products that every device has."""
     source, grad, weight, mask = args
+    if grad is None:
+        return None, None, None
+    if grad.is_complex():
+        weight, source = weight.conj(), source.conj()
     to_source = dispatch(aten.matmul.default, (grad, weight), {}) if mask[0] else None
     to_weight = to_bias = None
     if mask[1] or mask[2]:
@@ -51,6 +56,8 @@ def linear_backward(plan: Plan, args: Any, kwargs: Any) -> Any:
 def matmul_backward(plan: Plan, args: Any, kwargs: Any) -> Any:
     """The two gradients of `matmul`, for vectors, matrices and batches of them."""
     grad, left, right, mask = args
+    if grad is None:
+        return None, None
     if left.dim() == 1 and right.dim() == 1:
         return tuple(grad * other if wanted else None for other, wanted in ((right, mask[0]), (left, mask[1])))
     tall = left.unsqueeze(0) if left.dim() == 1 else left
@@ -62,6 +69,11 @@ def matmul_backward(plan: Plan, args: Any, kwargs: Any) -> Any:
     to_left = (grad @ _adjoint(wide)).sum_to_size(tall.shape).reshape(left.shape) if mask[0] else None
     to_right = _to_right(grad, tall, wide).reshape(right.shape) if mask[1] else None
     return to_left, to_right
+
+
+def attention_backward(plan: Plan, args: Any, kwargs: Any) -> Any:
+    """The three gradients of attention."""
+    return (None, None, None) if args[0] is None else send(plan, args, kwargs)
 
 
 def _matrix(tensor: torch.Tensor) -> Any:
@@ -195,6 +207,7 @@ def register(library: Any) -> None:
     ON_COMPLEX.append(_saw_complex)
     SPECIALS["aten::linear_backward"] = linear_backward
     SPECIALS["aten::matmul_backward"] = matmul_backward
+    SPECIALS["aten::_scaled_dot_product_flash_attention_for_cpu_backward"] = attention_backward
     library.impl("linear", _whole(aten.linear.default), "PrivateUse1")
     whole_matmul(True)
     library.impl("scaled_dot_product_attention", attention, "AutogradPrivateUse1")

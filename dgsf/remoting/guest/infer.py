@@ -9,6 +9,7 @@ import torch
 
 from dgsf.errors import OpNotAllowed
 from dgsf.remoting.guest.bound import bound
+from dgsf.remoting.guest.layout import set_bits
 from dgsf.remoting.guest.plans import Place, Plan, Refit, Spec, Value
 from dgsf.remoting.guest.tensor import RemoteTensor
 
@@ -45,6 +46,7 @@ def _shadow(value: Any, shadows: dict[int, torch.Tensor]) -> Any:
         if found is None:
             layout = value._m
             found = torch.empty_strided(layout.size, layout.stride, dtype=layout.dtype, device=_META)
+            set_bits(found, layout.bits)
             shadows[id(value)] = found
         return found
     if isinstance(value, list | tuple):
@@ -135,5 +137,6 @@ def _told(plan: Plan, args: Any, item: Any) -> Any:
     if not isinstance(item, tuple):
         return Value(item)
     dtype, sizes, strides, offset = item
-    base = args[0].storage_offset() if plan.view and isinstance(args[0], RemoteTensor) else 0
-    return Spec(bound.layouts.of(dtype, sizes, strides), offset - base, plan.view, plan.view)
+    of = args[0] if plan.view and isinstance(args[0], RemoteTensor) else None
+    base, bits = (0, 0) if of is None else (of.storage_offset(), of._m.bits)
+    return Spec(bound.layouts.of(dtype, sizes, strides, bits), offset - base, plan.view, plan.view)

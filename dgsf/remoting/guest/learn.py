@@ -98,7 +98,7 @@ def _entry(plan: Plan, args: Any, kwargs: dict[str, Any], outcome: infer.Outcome
         only = results[0]
         if isinstance(only, Place):
             return Entry(kind, ARGUMENT, place=only)
-        if isinstance(only, Spec) and only.view == only.shares:
+        if isinstance(only, Spec) and only.view == only.shares and not only.layout.bits:  # those take the longer way
             return Entry(kind, VIEW if only.view else ONE, layout=only.layout, offset=only.offset)
     return Entry(kind, MANY, results=results)
 
@@ -136,7 +136,7 @@ def ask_again(entry: Entry, args: Any, kwargs: Any, handles: list[int], floats: 
     changed = False
     for tensor, handle in zip(written, fresh, strict=True):
         dtype, sizes, strides, offset = stream.meta(handle.id)
-        layout = bound.layouts.of(dtype, sizes, strides)
+        layout = bound.layouts.of(dtype, sizes, strides, tensor._m.bits)
         if layout is not tensor._m or offset != tensor.storage_offset():
             refit(tensor, layout, offset, handle)
             changed = True

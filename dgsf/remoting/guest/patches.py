@@ -12,7 +12,18 @@ from typing import Any
 
 import torch
 
-from dgsf.remoting.guest import accelerator, archives, fused, lists, moves, nested, outdated, parallel, pinning
+from dgsf.remoting.guest import (
+    accelerator,
+    archives,
+    encoders,
+    fused,
+    lists,
+    moves,
+    nested,
+    outdated,
+    parallel,
+    pinning,
+)
 from dgsf.remoting.guest.replacing import let_scripts_find_them, replace
 from dgsf.remoting.guest.tensor import DEVICE_NAME, RemoteTensor
 
@@ -35,6 +46,7 @@ def install(stack: ExitStack) -> None:
     replace(stack, torch, "load", moves.loading(torch.load))
     replace(stack, torch, "Generator", _Generator)
     accelerator.install(stack)
+    encoders.install(stack)
     nested.install(stack)
     outdated.install(stack)
     parallel.install(stack)

@@ -9,6 +9,7 @@ import torch
 from dgsf.remoting.guest import tensor as tensors
 from dgsf.remoting.guest.bound import bound
 from dgsf.remoting.guest.kinds import Kind
+from dgsf.remoting.guest.layout import set_bits
 from dgsf.remoting.guest.plans import ASK, Entry, Place, Spec, Value
 from dgsf.remoting.guest.tensor import Handle, RemoteTensor, refit
 from dgsf.remoting.protocol import TENSOR
@@ -86,6 +87,8 @@ def _tensors(specs: Any, base: RemoteTensor | None, first: int) -> list[RemoteTe
         layout = spec.layout
         offset = spec.offset + start if spec.view else spec.offset
         new = _make(RemoteTensor, layout.size, layout.stride, offset, None, layout.dtype, _strided, device)
+        if layout.bits:
+            set_bits(new, layout.bits)
         new._h = Handle(number, free, root if spec.shares else None)
         new._m = layout
         made.append(new)

@@ -130,11 +130,17 @@ class _Layer(torch.autograd.Function):
         )
         ctx.mode, ctx.reverse, ctx.size = mode, reverse, size
         ctx.save_for_backward(*given[:6], out, last, cell, workspace)
+        ctx.set_materialize_grads(False)
         return out, last
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
         *given, out, last, cell, workspace = ctx.saved_tensors
+        if grads[0] is None and grads[1] is None:  # weights that nothing came back to have no gradient, not a zero
+            return (None,) * (4 + len(given[1:5]))
+        grads = tuple(
+            torch.zeros_like(of) if grad is None else grad for grad, of in zip(grads, (out, last), strict=True)
+        )
         if torch.is_grad_enabled():  # they are to be derived again
             return (None, None, *_derived_again(ctx.mode, ctx.reverse, given, grads))
         found = dispatch(

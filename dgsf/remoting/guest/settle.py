@@ -42,6 +42,7 @@ def settled(plan: Plan, args: Any, kwargs: Any) -> tuple[Any, Any] | None:
     """The arguments as they can be sent, or None if they already are."""
     for place in plan.written:
         _refuse_local(place.get(args, kwargs))
+    _refuse_undefined(plan, args, kwargs)
     settler = _Settler(plan)
     new_args = tuple([settler.value(value) for value in args])
     new_kwargs = {name: settler.value(value) for name, value in kwargs.items()}
@@ -53,6 +54,17 @@ def _refuse_local(target: Any) -> None:
     for each in target if isinstance(target, list | tuple) else (target,):
         if _is_local(each):
             raise RuntimeError(f"{_TWO_DEVICES}, {bound.name} and {each.device}!")
+
+
+def _refuse_undefined(plan: Plan, args: Any, kwargs: Any) -> None:
+    """None where the operator needs a tensor: a gradient that is not there, for an operator that cannot do without."""
+    for index, argument in enumerate(plan.func._schema.arguments):
+        given = args[index] if index < len(args) else kwargs.get(argument.name, argument)
+        if given is None and str(argument.type) == "Tensor":
+            raise RuntimeError(
+                "Expected a proper Tensor but got None (or an undefined Tensor in C++) "
+                f"for argument #{index} '{argument.name}' of {plan.name}"
+            )
 
 
 def _is_local(value: Any) -> bool:

@@ -8,8 +8,9 @@ from typing import Any, NoReturn
 import torch
 
 from dgsf.errors import OpNotAllowed
+from dgsf.remoting.guest import encoders, nested
 from dgsf.remoting.guest.dispatch import dispatch, send
-from dgsf.remoting.guest.layout import PENDING
+from dgsf.remoting.guest.layout import CONJUGATED, NEGATED, PENDING
 from dgsf.remoting.guest.plans import SPECIALS, Plan, plan_of
 from dgsf.remoting.guest.tensor import RemoteTensor, refit
 from dgsf.remoting.guest.transfer import again, download, fetch, fill_pending, materialise, to_copy, upload
@@ -37,9 +38,15 @@ def _again(plan: Plan, args: Any, kwargs: Any) -> Any:
 
 
 @_special("_nested_tensor_from_mask_left_aligned")
-def _no_nesting(plan: Plan, args: Any, kwargs: Any) -> bool:
-    """Nested tensors cannot live on the device: torch's encoder then goes its plain way, over padding too."""
-    return False
+def _packs(plan: Plan, args: Any, kwargs: Any) -> bool:
+    """Asked by encoders that are not `encoders`' own, scripted ones; True ends in the refusal below."""
+    keep: Any = args[1]
+    return bool(encoders.is_left_aligned(keep).item())
+
+
+@_special("_nested_tensor_from_mask")
+def _no_nesting(plan: Plan, args: Any, kwargs: Any) -> NoReturn:
+    nested.refuse()
 
 
 @_special("_new_zeros_with_same_feature_meta")
@@ -83,14 +90,9 @@ def _value(plan: Plan, args: Any, kwargs: Any) -> Any:
     return fetch(args[0]).item()
 
 
-@_special("_conj", "_conj_physical")
+@_special("_conj_physical")
 def _conj(plan: Plan, args: Any, kwargs: Any) -> Any:
     return send(plan_of(aten.conj_physical.default), args, {})  # whole: taken apart, it would come back here
-
-
-@_special("_neg_view")
-def _neg(plan: Plan, args: Any, kwargs: Any) -> Any:
-    return dispatch(aten.neg.default, args, {})
 
 
 @_special("_reshape_alias")
@@ -105,6 +107,11 @@ def _set(plan: Plan, args: Any, kwargs: Any) -> Any:
         raise RuntimeError("set_: the source must be on the remote device too")
     if source._m is PENDING:
         materialise(source)
+    other = source._m.bits ^ target._m.bits  # as for torch, the target takes the memory and keeps its bits
+    if other & CONJUGATED:
+        source = dispatch(aten._conj.default, (source,), {})
+    if other & NEGATED:
+        source = dispatch(aten._neg_view.default, (source,), {})
     refit(target, source._m, source.storage_offset(), source._h)
     return target
 

@@ -16,7 +16,7 @@ from dgsf.remoting.guest.archives import local_copy
 from dgsf.remoting.guest.bound import bound
 from dgsf.remoting.guest.deepcopies import deep_copy, shallow_copy
 from dgsf.remoting.guest.elements import printed
-from dgsf.remoting.guest.layout import PENDING, Layout
+from dgsf.remoting.guest.layout import PENDING, Layout, set_bits
 from dgsf.remoting.guest.memory import check_fits
 
 DEVICE_NAME = "dgsf"
@@ -82,6 +82,9 @@ class RemoteTensor(torch.Tensor):
             raise TypeError(
                 f"cannot assign a tensor on {new.device} to .data of one on the remote device; move it there first"
             )
+        if self._m.bits or new._m.bits:
+            refit(self, new._m, new.storage_offset(), new._h)
+            return
         _plain_data.__set__(self, new)
         self._h, self._m = new._h, new._m
 
@@ -155,6 +158,8 @@ def wrap(layout: Layout, number: int, offset: int = 0) -> RemoteTensor:
 def share(layout: Layout, handle: Handle, offset: int = 0) -> RemoteTensor:
     """One more tensor of a handle."""
     new = _make(RemoteTensor, layout.size, layout.stride, offset, None, layout.dtype, _strided, DEVICE)
+    if layout.bits:
+        set_bits(new, layout.bits)
     new._h = handle
     new._m = layout
     return new  # type: ignore[no-any-return]
@@ -171,7 +176,13 @@ def pending(dtype: torch.dtype, size: Any, stride: Any) -> RemoteTensor:
 
 def refit(tensor: RemoteTensor, layout: Layout, offset: int, handle: Handle) -> None:
     """Give a tensor other metadata and another handle, in place."""
-    _plain_data.__set__(tensor, share(layout, handle, offset))
+    new = share(layout, handle, offset)
+    if layout.bits or tensor._m.bits:  # torch takes no data of a tensor with other bits
+        set_bits(new, 0)
+        set_bits(tensor, 0)
+    _plain_data.__set__(tensor, new)
+    if layout.bits:
+        set_bits(tensor, layout.bits)
     tensor._h = handle
     tensor._m = layout
 
