@@ -12,6 +12,7 @@ from dgsf.remoting.guest import memory
 from dgsf.remoting.guest.backend import MODULE
 from dgsf.remoting.guest.replacing import replace
 from dgsf.remoting.guest.streams import Event, Stream, StreamContext
+from dgsf.remoting.guest.tensor import RemoteTensor
 
 NAME = "DGSF remote device"
 
@@ -166,8 +167,15 @@ def install(stack: ExitStack) -> None:
             replace(stack, module, name, getattr(torch.cuda, name))
     for name in _MARKS:
         replace(stack, torch.cuda.nvtx, name, _own(_zero))
+    cudnn = torch.backends.cudnn
+    replace(stack, cudnn, "is_acceptable", _here_only(cudnn.is_acceptable))
     profiler = torch.autograd.profiler.profile
     replace(stack, profiler, "__init__", _without_kernels(profiler.__init__))
+
+
+def _here_only(original: Any) -> Any:
+    """Whether cuDNN of this process takes a tensor: recurrent layers would join their weights in its memory."""
+    return lambda tensor: not isinstance(tensor, RemoteTensor) and original(tensor)
 
 
 def _without_kernels(original: Any) -> Any:
