@@ -5,14 +5,13 @@ Each change is small and looks for remote tensors first: CPU code in the same pr
 
 from __future__ import annotations
 
-import sys
 from contextlib import ExitStack
 from importlib import import_module
 from typing import Any
 
 import torch
 
-from dgsf.remoting.guest import accelerator, archives, fused, lists, moves, nested, outdated, parallel, pinning, storages
+from dgsf.remoting.guest import accelerator, archives, compiling, fused, lists, moves, nested, outdated, parallel, pinning, storages
 from dgsf.remoting.guest.replacing import let_scripts_find_them, replace
 from dgsf.remoting.guest.tensor import DEVICE_NAME, RemoteTensor
 
@@ -42,7 +41,7 @@ def install(stack: ExitStack) -> None:
     storages.install(stack)
     let_scripts_find_them(stack)
     _forward_derivatives(stack)
-    _no_compiler(stack)
+    compiling.install(stack)
     _tracing(stack)
     for name in ("torch.optim.optimizer", "torch.utils._foreach_utils"):  # many tensors in one call, as on CUDA
         kinds = import_module(name)._foreach_supported_types
@@ -106,15 +105,3 @@ def hint_at_alias(stack: ExitStack) -> None:
             raise type(error)(f"{error}; {_NO_ALIAS}") from None
 
     replace(stack, torch.cuda, "_lazy_init", _lazy_init)
-
-
-def _no_compiler(stack: ExitStack) -> None:
-    """Compiled functions run as they are written: there is nothing here to compile for."""
-
-    def compile_(model: Any = None, **_: Any) -> Any:
-        return model if model is not None else lambda function: function
-
-    replace(stack, torch, "compile", compile_)
-    if "torch._dynamo" in sys.modules:  # functions that were compiled before
-        torch.compiler.set_stance("force_eager")
-        stack.callback(torch.compiler.set_stance, "default")
