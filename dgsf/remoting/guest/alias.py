@@ -15,7 +15,7 @@ import torch
 from dgsf.errors import UsageError
 from dgsf.remoting.guest import accelerator, cuda, tensor_types
 from dgsf.remoting.guest.pinning import METHODS, constructors
-from dgsf.remoting.guest.replacing import replace, standing_for
+from dgsf.remoting.guest.replacing import hearing, replace, standing_for
 from dgsf.remoting.guest.tensor import DEVICE_NAME, RemoteTensor
 
 
@@ -43,7 +43,7 @@ def install(stack: ExitStack, name: str) -> None:
         replace(stack, torch, constructor, _named(getattr(torch, constructor)))
     for method in METHODS:
         replace(stack, torch.Tensor, method, _named(getattr(torch.Tensor, method)))
-    replace(stack, torch.Tensor, "to", _to(torch.Tensor.to))
+    replace(stack, torch.Tensor, "to", _to(hearing(torch.Tensor.to)))
     replace(stack, torch.Tensor, "cuda", _to_cuda)
     replace(stack, RemoteTensor, "device", property(lambda self: torch.device("cuda", 0)))
     replace(stack, RemoteTensor, "is_cuda", property(lambda self: True))

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from dgsf.remoting.guest import accelerator, archives, compiling, fused, lists, moves, nested, outdated, parallel, pinning, storages
+from dgsf.remoting.guest import accelerator, archives, compiling, fused, lists, moves, nested, outdated, parallel, pinning, storages, subclasses
 from dgsf.remoting.guest.replacing import let_scripts_find_them, replace
 from dgsf.remoting.guest.tensor import DEVICE_NAME, RemoteTensor
 
@@ -39,6 +39,7 @@ def install(stack: ExitStack) -> None:
     parallel.install(stack)
     pinning.install(stack)
     storages.install(stack)
+    subclasses.install(stack)
     let_scripts_find_them(stack)
     _forward_derivatives(stack)
     compiling.install(stack)

@@ -103,11 +103,11 @@ class RemoteTensor(torch.Tensor):
 
     def __repr__(self, *, tensor_contents: Any = None) -> str:
         strings = torch._tensor_str
-        with torch.no_grad():
+        with torch.no_grad(), torch._C.DisableTorchFunctionSubclass():
             contents = tensor_contents or printed(self, len("tensor("))
             text: str = strings._str(self, tensor_contents=contents)
         text = text.replace("RemoteTensor(", "tensor(", 1)
-        if not getattr(self, "_is_param", False):
+        if type(self) is not RemoteTensor or not getattr(self, "_is_param", False):
             return text
         if text.startswith("Parameter("):
             text = text[len("Parameter(") : -1]

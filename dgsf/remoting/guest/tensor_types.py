@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from dgsf.remoting.guest import tensor as tensors
-from dgsf.remoting.guest.replacing import replace
+from dgsf.remoting.guest.replacing import hearing, replace
 from dgsf.remoting.guest.tensor import DEVICE_NAME, RemoteTensor
 
 _DTYPES = {
@@ -46,7 +46,7 @@ _KINDS = {name: _Kind(name, (), {"dtype": dtype, "__module__": "torch.cuda"}) fo
 def install(stack: ExitStack) -> None:
     for name, kind in _KINDS.items():
         replace(stack, torch.cuda, name, kind)
-    replace(stack, torch.Tensor, "type", _type(torch.Tensor.type))
+    replace(stack, torch.Tensor, "type", _type(hearing(torch.Tensor.type)))
 
 
 def _type(original: Any) -> Any:
