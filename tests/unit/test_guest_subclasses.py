@@ -80,7 +80,11 @@ def test_a_tensor_of_another_class_keeps_it_on_the_device_and_on_its_way_back(de
     x = torch.arange(3.0).as_subclass(Marked)
     there = x.to(device)
     assert is_both(there, Marked) and type(there).__name__ == "Marked" and there.device == device
-    for value, expected in ((there.doubled(), x * 2), (there + torch.ones(3, device=device), x + 1), (there[1:], x[1:])):
+    for value, expected in (
+        (there.doubled(), x * 2),
+        (there + torch.ones(3, device=device), x + 1),
+        (there[1:], x[1:]),
+    ):
         assert is_both(value, Marked)
         same(value.as_subclass(torch.Tensor), expected.as_subclass(torch.Tensor))
     back = there.cpu()

@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+from dgsf.remoting.guest import scripts
 from dgsf.remoting.guest.lending import lending
 from dgsf.remoting.guest.outdated import refuse_gradients
 from dgsf.remoting.guest.subclasses import class_after_move, own_attributes
@@ -45,6 +46,9 @@ def applying(original: Any) -> Any:
 
 def _renewed(original: Any, module: Any, fn: Any, recurse: bool) -> Any:
     """A scripted module holds what its parameters were made of, so they are replaced: swapping would not reach it."""
+    if scripts.is_loaded(module) and _crosses(module, fn):
+        scripts.exchange(module, fn)
+        return module
     with _as_move(False):
         return original(module, fn, recurse)
 
@@ -152,7 +156,7 @@ def loading(original: Any) -> Any:
             return _by_map(original, f, map_location, *args, **kwargs)
         if not _is_remote(map_location):
             return original(f, map_location, *args, **kwargs)
-        return _Mover(torch.device(map_location)).value(original(f, "cpu", *args, **kwargs))
+        return Mover(torch.device(map_location)).value(original(f, "cpu", *args, **kwargs))
 
     return load
 
@@ -171,16 +175,17 @@ def _by_map(original: Any, f: Any, places: dict[Any, Any], *args: Any, **kwargs:
         going.add(storage._cdata)
         return storage
 
-    return _Mover(torch.device(targets[0]), going).value(original(f, place, *args, **kwargs))
+    return Mover(torch.device(targets[0]), going).value(original(f, place, *args, **kwargs))
 
 
 def _is_remote(location: Any) -> bool:
+    """Whether this map_location is the remote device."""
     if isinstance(location, str):
         location = torch.device(location)
     return isinstance(location, torch.device) and location.type == DEVICE_NAME
 
 
-class _Mover:
+class Mover:
     """Moves the tensors of a loaded object, all or those of some storages; one that occurs twice stays one."""
 
     def __init__(self, device: torch.device, storages: set[int] | None = None) -> None:

@@ -11,7 +11,21 @@ from typing import Any
 
 import torch
 
-from dgsf.remoting.guest import accelerator, archives, compiling, fused, lists, moves, nested, outdated, parallel, pinning, storages, subclasses
+from dgsf.remoting.guest import (
+    accelerator,
+    archives,
+    compiling,
+    fused,
+    lists,
+    moves,
+    nested,
+    outdated,
+    parallel,
+    pinning,
+    scripts,
+    storages,
+    subclasses,
+)
 from dgsf.remoting.guest.replacing import let_scripts_find_them, replace
 from dgsf.remoting.guest.tensor import DEVICE_NAME, RemoteTensor
 
@@ -23,6 +37,7 @@ _NO_ALIAS = (
 
 def install(stack: ExitStack) -> None:
     """Make all the changes; the stack undoes them."""
+    stack.callback(_no_remote_default)
     replace(stack, torch.nn.Module, "_apply", moves.applying(torch.nn.Module._apply))
     swap = "get_swap_module_params_on_conversion"
     replace(stack, torch.__future__, swap, moves.wishing_to_swap(getattr(torch.__future__, swap)))
@@ -38,6 +53,7 @@ def install(stack: ExitStack) -> None:
     outdated.install(stack)
     parallel.install(stack)
     pinning.install(stack)
+    scripts.install(stack)
     storages.install(stack)
     subclasses.install(stack)
     let_scripts_find_them(stack)
@@ -54,6 +70,12 @@ def install(stack: ExitStack) -> None:
         replace(stack, optimizer, "_init_group", lists.gathering(optimizer.__dict__["_init_group"]))
     group = "_group_tensors_by_device_and_dtype"
     replace(stack, torch._C, group, lists.grouping(getattr(torch._C, group)))
+
+
+def _no_remote_default() -> None:
+    """A default device that is there no more would make every new tensor of the CPU an error."""
+    if torch.get_default_device().type == DEVICE_NAME:
+        torch.set_default_device(None)
 
 
 class _GeneratorType(type):
