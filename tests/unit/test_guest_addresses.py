@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from itertools import pairwise
 
 import pytest
 import torch
@@ -74,7 +75,7 @@ def test_an_address_stays_as_it_is_and_no_two_memories_overlap(device):
     after = [each.data_ptr() for each in reversed(tensors)][::-1]
     assert before == after and len(set(before)) == 4
     ranges = sorted((each.data_ptr(), each.data_ptr() + each.nbytes) for each in tensors)
-    assert all(end <= start for (_, end), (start, _) in zip(ranges, ranges[1:], strict=False))
+    assert all(end <= start for (_, end), (start, _) in pairwise(ranges))
 
 
 def test_memory_that_grew_is_elsewhere_and_other_memory_is_not_in_it(device):

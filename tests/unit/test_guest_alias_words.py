@@ -124,8 +124,8 @@ def test_a_function_may_put_what_is_loaded_on_the_device(cuda, file):
     assert torch.load(file, map_location=lambda storage, location: storage)["a"].device.type == "cpu"
     with pytest.raises(OpNotAllowed, match="has no storages"):
         torch.ones(2).untyped_storage().cuda()
+    file.seek(0)
     with pytest.raises(RuntimeError, match="only one remote device"):
-        file.seek(0)
         torch.load(file, map_location=lambda storage, location: storage.cuda(1))
 
 

@@ -1,6 +1,6 @@
 """Whose memory a remote tensor is, told as torch tells it: by an address and by a storage.
 
-Programs tell tied weights and views apart by `data_ptr()` and `untyped_storage()`, most of all before they save a model.
+Programs tell tied weights and views apart by `data_ptr()` and `untyped_storage()`, most of all before they save models.
 The addresses are made up, one range for each memory that is asked for; nothing is ever read or written there.
 A storage here knows where it is and how large it is, and has no bytes.
 """

@@ -34,7 +34,7 @@ def install(stack: ExitStack) -> None:
     if _DYNAMO in sys.modules:
         _watch(stack)
         return
-    original, watched = torch.compile, []
+    original, watched = torch.compile, list[bool]()
 
     def compile_(*args: Any, **kwargs: Any) -> Any:
         if bound.stream is not None and not watched:

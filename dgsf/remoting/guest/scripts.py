@@ -1,4 +1,4 @@
-"""Scripted and traced modules in files: saved as copies on the CPU, as `torch.save` does it, and loaded to the device."""
+"""Scripted and traced modules in files: saved as copies on the CPU, as `torch.save` does it, and moved when loaded."""
 
 from __future__ import annotations
 
