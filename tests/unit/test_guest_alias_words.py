@@ -1,14 +1,19 @@
 """The older and rarer words of programs for CUDA, under the alias."""
 
+import io
+
 import pytest
 import torch
 from inprocess_stream import InProcessStream
 from remote_device import same
 from torch.profiler import ProfilerActivity, profile
 
+from dgsf.errors import OpNotAllowed
 from dgsf.remoting.guest.attach import bind
 
-pytestmark = [pytest.mark.filterwarnings(f"ignore::{kind}") for kind in ("FutureWarning", "UserWarning")]
+pytestmark = [
+    pytest.mark.filterwarnings(f"ignore::{kind}") for kind in ("DeprecationWarning", "FutureWarning", "UserWarning")
+]
 
 
 @pytest.fixture
@@ -98,3 +103,87 @@ def test_the_words_mean_the_real_cuda_again_afterwards():
         pass
     now = torch.cuda.FloatTensor, torch.Tensor.type, torch.normal, torch.cuda.Stream, torch.cuda.random.manual_seed
     assert now == before
+
+
+@pytest.fixture
+def file():
+    buffer = io.BytesIO()
+    torch.save({"a": torch.arange(3.0), "b": torch.ones(2)}, buffer)
+    buffer.seek(0)
+    return buffer
+
+
+def test_a_function_may_put_what_is_loaded_on_the_device(cuda, file):
+    loaded = torch.load(file, map_location=lambda storage, location: storage.cuda(0))
+    same(loaded["a"], torch.arange(3.0))
+    file.seek(0)
+    some = torch.load(file, map_location=lambda storage, _: storage.cuda() if storage.nbytes() == 12 else storage)
+    same(some["a"], torch.arange(3.0))
+    assert some["b"].device.type == "cpu"
+    file.seek(0)
+    assert torch.load(file, map_location=lambda storage, location: storage)["a"].device.type == "cpu"
+    with pytest.raises(OpNotAllowed, match="has no storages"):
+        torch.ones(2).untyped_storage().cuda()
+    file.seek(0)
+    with pytest.raises(RuntimeError, match="only one remote device"):
+        torch.load(file, map_location=lambda storage, location: storage.cuda(1))
+
+
+def test_the_default_type_names_a_device_until_it_is_gone():
+    with bind(InProcessStream(), alias="cuda") as device:
+        torch.set_default_tensor_type("torch.cuda.DoubleTensor")
+        assert torch.ones(2).device == device and torch.ones(2).dtype is torch.float64
+        torch.set_default_tensor_type(torch.FloatTensor)
+        assert torch.ones(2).device.type == "cpu" and torch.ones(2).dtype is torch.float32
+        torch.set_default_tensor_type(torch.cuda.FloatTensor)
+        assert torch.ones(2).device == device
+        with pytest.raises(TypeError, match="only floating-point"):
+            torch.set_default_tensor_type("torch.cuda.LongTensor")
+    assert torch.ones(2).device.type == "cpu" and torch.get_default_device().type == "cpu"
+
+
+def test_a_default_device_is_taken_back_when_it_is_gone():
+    with bind(InProcessStream()) as device:
+        torch.set_default_device(device)
+        assert torch.ones(2).device == device
+    assert torch.ones(2).device.type == "cpu"
+
+
+@pytest.mark.parametrize("make", [torch.jit.script, lambda m: torch.jit.trace(m, torch.ones(1, 2, device="cuda"))])
+def test_scripted_modules_are_saved_as_copies_of_the_cpu(make, cuda, tmp_path):
+    module = make(torch.nn.Linear(2, 2).cuda())
+    expected, buffer = module(torch.ones(1, 2, device="cuda")).cpu(), io.BytesIO()
+    torch.jit.save(module, buffer)
+    module.save(str(tmp_path / "m.pt"))
+    buffer.seek(0)
+    torch.testing.assert_close(torch.jit.load(buffer, map_location="cpu")(torch.ones(1, 2)), expected)
+    there = torch.jit.load(str(tmp_path / "m.pt"), map_location="cuda")
+    same(there(torch.ones(1, 2, device="cuda")), expected)
+    assert module.weight.is_cuda
+
+
+def test_the_devices_own_generator_is_known(cuda):
+    generator = torch.cuda.default_generators[torch.cuda.current_device()]
+    generator.manual_seed(3)
+    state, first = generator.get_state(), torch.rand(2, device="cuda", generator=generator)
+    same(generator.set_state(state) and torch.rand(2, device="cuda"), first.cpu())
+    torch.cuda.manual_seed(3)
+    same(torch.rand(2, device="cuda"), first.cpu())
+
+
+def test_streams_and_events_by_their_general_names(cuda):
+    stream, event = torch.Stream("cuda"), torch.Event(device="cuda", enable_timing=True)
+    event.record(stream)
+    assert isinstance(stream, torch.Stream) and isinstance(stream, torch.cuda.Stream) and event.query()
+    assert isinstance(event, torch.Event) and event.elapsed_time(stream.record_event(torch.Event("cuda"))) is not None
+
+
+def test_a_scripted_module_from_a_file_moves_both_ways(cuda):
+    buffer = io.BytesIO()
+    torch.jit.save(torch.jit.script(torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.BatchNorm1d(2)).eval()), buffer)
+    buffer.seek(0)
+    module = torch.jit.load(buffer)
+    expected = module(torch.ones(1, 2)).detach()
+    same(module.to("cuda")(torch.ones(1, 2, device="cuda")), expected)
+    assert all(each.is_cuda for each in module.state_dict().values())
+    torch.testing.assert_close(module.cpu()(torch.ones(1, 2)).detach(), expected)

@@ -25,6 +25,8 @@ _MEMORY: dict[str, Any] = {
     "empty_host_cache": lambda: None,
 }
 
+_INDEX = "_get_device_index"
+
 
 def install(stack: ExitStack) -> None:
     replace(stack, torch.accelerator, "synchronize", lambda device=None, /: MODULE.synchronize())
@@ -50,5 +52,14 @@ def say(stack: ExitStack, name: str) -> None:
         found = default()
         return torch.device(name, 0) if found.type == DEVICE_NAME else found
 
+    index_of = getattr(torch.accelerator, _INDEX)
+
+    def _get_device_index(device: Any, optional: bool = False) -> int:
+        """Compilers ask by the device's own name."""
+        known = isinstance(device, str | torch.device) and torch.device(device).type == DEVICE_NAME
+        return int(index_of(torch.device(name, torch.device(device).index or 0) if known else device, optional))
+
+    for owner in (torch.accelerator, torch.accelerator.memory):
+        replace(stack, owner, _INDEX, _get_device_index)
     replace(stack, torch.accelerator, "current_accelerator", current_accelerator)
     replace(stack, torch, "get_default_device", get_default_device)

@@ -13,9 +13,9 @@ from typing import Any
 import torch
 
 from dgsf.errors import UsageError
-from dgsf.remoting.guest import accelerator, cuda, tensor_types
+from dgsf.remoting.guest import accelerator, cuda, placing, tensor_types
 from dgsf.remoting.guest.pinning import METHODS, constructors
-from dgsf.remoting.guest.replacing import replace, standing_for
+from dgsf.remoting.guest.replacing import hearing, replace, standing_for
 from dgsf.remoting.guest.tensor import DEVICE_NAME, RemoteTensor
 
 
@@ -43,7 +43,7 @@ def install(stack: ExitStack, name: str) -> None:
         replace(stack, torch, constructor, _named(getattr(torch, constructor)))
     for method in METHODS:
         replace(stack, torch.Tensor, method, _named(getattr(torch.Tensor, method)))
-    replace(stack, torch.Tensor, "to", _to(torch.Tensor.to))
+    replace(stack, torch.Tensor, "to", _to(hearing(torch.Tensor.to)))
     replace(stack, torch.Tensor, "cuda", _to_cuda)
     replace(stack, RemoteTensor, "device", property(lambda self: torch.device("cuda", 0)))
     replace(stack, RemoteTensor, "is_cuda", property(lambda self: True))
@@ -51,6 +51,7 @@ def install(stack: ExitStack, name: str) -> None:
     for owner, function in ((torch, "normal"), (torch.fft, "fftfreq"), (torch.fft, "rfftfreq")):
         replace(stack, owner, function, _named(getattr(owner, function)))
     tensor_types.install(stack)
+    placing.install(stack)
     _classes(stack)
     _autocast_queries(stack)
     accelerator.say(stack, name)
@@ -61,6 +62,8 @@ def _named(function: Any) -> Any:
     def made(*args: Any, **kwargs: Any) -> Any:
         if "device" in kwargs:
             kwargs["device"] = translate(kwargs["device"])
+        if kwargs.get("generator") is cuda.GENERATOR:  # what is drawn from anyway
+            del kwargs["generator"]
         return function(*args, **kwargs)
 
     return standing_for(made, function)
@@ -140,6 +143,15 @@ def _autocast_queries(stack: ExitStack) -> None:
         replace(stack, torch, name, standing_for(function, getattr(torch, name)))
 
 
+def _loading(original: Any) -> Any:
+    def load(f: Any, map_location: Any = None, *args: Any, **kwargs: Any) -> Any:
+        if callable(map_location):
+            return placing.by_function(original, f, map_location, *args, **kwargs)
+        return original(f, _places(map_location), *args, **kwargs)
+
+    return load
+
+
 def _places(location: Any) -> Any:
     """A map_location, which may say where to go for each place that there was."""
     if location is None:
@@ -161,7 +173,12 @@ def _classes(stack: ExitStack) -> None:
         original(self, translate(device))
 
     replace(stack, context, "__init__", enter)
-    load = torch.load
-    replace(stack, torch, "load", lambda f, map_location=None, *a, **k: load(f, _places(map_location), *a, **k))
+    replace(stack, torch, "load", _loading(torch.load))
+    scripted = torch.jit.load
+
+    def load_script(f: Any, map_location: Any = None, *args: Any, **kwargs: Any) -> Any:
+        return scripted(f, translate(map_location), *args, **kwargs)
+
+    replace(stack, torch.jit, "load", standing_for(load_script, scripted))
     default = torch.set_default_device
     replace(stack, torch, "set_default_device", lambda device: default(translate(device)))

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from dgsf.remoting.guest import autocast, factories, fused, memory, nested, special, storages, tensor  # noqa: F401 - `special` registers its operators
+from dgsf.remoting.guest import autocast, factories, fused, memory, nested, quantised, special, storages, tensor  # noqa: F401 - `special` registers its operators
 from dgsf.remoting.guest.bound import FORKED, bound
 from dgsf.remoting.guest.failures import guarded, install
 from dgsf.remoting.guest.guard import Guard
@@ -150,5 +150,6 @@ def register() -> torch.device:
         fused.register(library)
         autocast.register(library)
         nested.register(library)
+        quantised.register(library)
         _done.append(library)
     return tensor.DEVICE

@@ -11,7 +11,8 @@ import torch
 from dgsf.remoting.guest import memory
 from dgsf.remoting.guest.backend import MODULE
 from dgsf.remoting.guest.replacing import replace
-from dgsf.remoting.guest.streams import Event, Stream, StreamContext
+from dgsf.remoting.guest.streams import Event, Stream, StreamContext, of_any_device
+from dgsf.remoting.guest.tensor import RemoteTensor
 
 NAME = "DGSF remote device"
 
@@ -42,6 +43,33 @@ class Graph:
         raise NotImplementedError(
             "CUDA graphs are not available on a remote device; run the code without one: its calls are batched already"
         )
+
+
+class DefaultGenerator:
+    """`torch.cuda.default_generators[0]`: the device's own random numbers."""
+
+    device = torch.device("cuda", 0)
+
+    def manual_seed(self, seed: int) -> DefaultGenerator:
+        MODULE.manual_seed(seed)
+        return self
+
+    def seed(self) -> int:
+        MODULE.seed()
+        return MODULE.initial_seed()
+
+    def initial_seed(self) -> int:
+        return MODULE.initial_seed()
+
+    def get_state(self) -> torch.Tensor:
+        return MODULE.get_rng_state()
+
+    def set_state(self, state: torch.Tensor) -> DefaultGenerator:
+        MODULE.set_rng_state(state)
+        return self
+
+
+GENERATOR = DefaultGenerator()
 
 
 def only(device: Any) -> None:
@@ -156,6 +184,9 @@ _STREAMS = ("Event", "Stream", "ExternalStream")
 def install(stack: ExitStack) -> None:
     for name, answer in ANSWERS.items():
         replace(stack, torch.cuda, name, answer if isinstance(answer, type) else _own(answer))
+    replace(stack, torch.cuda, "default_generators", (GENERATOR,))
+    for name, ours in (("Stream", Stream), ("Event", Event)):
+        replace(stack, torch, name, of_any_device(getattr(torch, name), ours, name))
     replace(stack, torch.cuda, "_initialized", True)  # gradient checkpointing reads it, see `backend`
     for module, names in (
         (torch.cuda.memory, memory.ANSWERS),
@@ -166,8 +197,15 @@ def install(stack: ExitStack) -> None:
             replace(stack, module, name, getattr(torch.cuda, name))
     for name in _MARKS:
         replace(stack, torch.cuda.nvtx, name, _own(_zero))
+    cudnn = torch.backends.cudnn
+    replace(stack, cudnn, "is_acceptable", _here_only(cudnn.is_acceptable))
     profiler = torch.autograd.profiler.profile
     replace(stack, profiler, "__init__", _without_kernels(profiler.__init__))
+
+
+def _here_only(original: Any) -> Any:
+    """Whether cuDNN of this process takes a tensor: recurrent layers would join their weights in its memory."""
+    return lambda tensor: not isinstance(tensor, RemoteTensor) and original(tensor)
 
 
 def _without_kernels(original: Any) -> Any:

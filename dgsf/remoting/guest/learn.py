@@ -17,6 +17,7 @@ from dgsf.remoting.guest.memory import check_fits
 from dgsf.remoting.guest.plans import ARGUMENT, ASK, CACHE_LIMIT, MANY, NOTHING, ONE, VIEW, Entry, Place, Plan, Spec
 from dgsf.remoting.guest.results import alias, build, new_handles
 from dgsf.remoting.guest.settle import run_elsewhere, settled
+from dgsf.remoting.guest.subclasses import follow
 from dgsf.remoting.guest.tensor import RemoteTensor, refit
 
 _PLAIN_ERRORS = (RuntimeError, IndexError, ValueError, TypeError)
@@ -29,7 +30,9 @@ def learn(plan: Plan, args: Any, kwargs: Any, key: Any, handles: list[int], floa
         return elsewhere()
     changed = settled(plan, args, kwargs)
     if changed is not None:
-        return dispatch.send(plan, *changed)
+        result = dispatch.send(plan, *changed)
+        follow(plan.written, args, kwargs, changed)
+        return result
     if plan.dynamic or not plan.trusted or _unusual(plan, args) or _overlaps(plan, args, kwargs):
         return _ask(plan, args, kwargs, key, handles, floats)
     try:

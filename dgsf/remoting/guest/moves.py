@@ -16,8 +16,10 @@ from typing import Any
 
 import torch
 
+from dgsf.remoting.guest import scripts
 from dgsf.remoting.guest.lending import lending
 from dgsf.remoting.guest.outdated import refuse_gradients
+from dgsf.remoting.guest.subclasses import class_after_move, own_attributes
 from dgsf.remoting.guest.tensor import DEVICE_NAME, RemoteTensor
 
 _here = threading.local()  # `moving`: a move is under way in this thread, its submodules need no second look
@@ -44,6 +46,9 @@ def applying(original: Any) -> Any:
 
 def _renewed(original: Any, module: Any, fn: Any, recurse: bool) -> Any:
     """A scripted module holds what its parameters were made of, so they are replaced: swapping would not reach it."""
+    if scripts.is_loaded(module) and _crosses(module, fn):
+        scripts.exchange(module, fn)
+        return module
     with _as_move(False):
         return original(module, fn, recurse)
 
@@ -65,8 +70,10 @@ def swapping(original: Any) -> Any:
             original(t1, t2)
             return
         refuse_gradients(t1)
-        t1.__class__, t2.__class__ = t2.__class__, t1.__class__
+        attributes = own_attributes(t1)
+        t1.__class__, t2.__class__ = class_after_move(type(t1), type(t2)), type(t1)
         t1.__dict__, t2.__dict__ = t2.__dict__, t1.__dict__
+        t1.__dict__.update(attributes)
         torch._C._swap_tensor_impl(t1, t2)
         _take_hooks_along(t1, t2)
 
@@ -134,7 +141,11 @@ def _crosses(module: Any, fn: Any) -> bool:
         probe = fn(torch.empty(0, dtype=parameter.dtype))
     if isinstance(probe, RemoteTensor) and any(torch.nn.parameter.is_lazy(each) for each in module.parameters()):
         raise NotImplementedError("lazy parameters cannot be moved to a remote device: run the module once before")
-    return isinstance(probe, RemoteTensor)
+    if not isinstance(probe, RemoteTensor):
+        return False
+    for kind in {type(each) for each in module.parameters()}:
+        class_after_move(kind, RemoteTensor)  # refused before anything has moved
+    return True
 
 
 def loading(original: Any) -> Any:
@@ -145,7 +156,7 @@ def loading(original: Any) -> Any:
             return _by_map(original, f, map_location, *args, **kwargs)
         if not _is_remote(map_location):
             return original(f, map_location, *args, **kwargs)
-        return _Mover(torch.device(map_location)).value(original(f, "cpu", *args, **kwargs))
+        return Mover(torch.device(map_location)).value(original(f, "cpu", *args, **kwargs))
 
     return load
 
@@ -164,16 +175,17 @@ def _by_map(original: Any, f: Any, places: dict[Any, Any], *args: Any, **kwargs:
         going.add(storage._cdata)
         return storage
 
-    return _Mover(torch.device(targets[0]), going).value(original(f, place, *args, **kwargs))
+    return Mover(torch.device(targets[0]), going).value(original(f, place, *args, **kwargs))
 
 
 def _is_remote(location: Any) -> bool:
+    """Whether this map_location is the remote device."""
     if isinstance(location, str):
         location = torch.device(location)
     return isinstance(location, torch.device) and location.type == DEVICE_NAME
 
 
-class _Mover:
+class Mover:
     """Moves the tensors of a loaded object, all or those of some storages; one that occurs twice stays one."""
 
     def __init__(self, device: torch.device, storages: set[int] | None = None) -> None:
@@ -199,9 +211,9 @@ class _Mover:
         if isinstance(value, torch.Tensor) and not self._goes(value):
             return value
         if isinstance(value, torch.nn.Parameter):
-            return torch.nn.Parameter(value.detach().to(self._device), value.requires_grad)
+            return _like(torch.nn.Parameter(value.detach().to(self._device), value.requires_grad), value)
         if isinstance(value, torch.Tensor):
-            return value.detach().to(self._device).requires_grad_(value.requires_grad)
+            return _like(value.detach().to(self._device).requires_grad_(value.requires_grad), value)
         if isinstance(value, dict):
             for name in value:
                 value[name] = self.value(value[name])
@@ -212,3 +224,9 @@ class _Mover:
         if type(value) is tuple:
             return tuple(self.value(item) for item in value)
         return value
+
+
+def _like(tensor: Any, loaded: Any) -> Any:
+    """With the attributes that were loaded with it."""
+    tensor.__dict__.update(own_attributes(loaded))
+    return tensor

@@ -5,7 +5,6 @@ Each change is small and looks for remote tensors first: CPU code in the same pr
 
 from __future__ import annotations
 
-import sys
 from contextlib import ExitStack
 from importlib import import_module
 from typing import Any
@@ -15,6 +14,7 @@ import torch
 from dgsf.remoting.guest import (
     accelerator,
     archives,
+    compiling,
     encoders,
     fused,
     lists,
@@ -23,6 +23,9 @@ from dgsf.remoting.guest import (
     outdated,
     parallel,
     pinning,
+    scripts,
+    storages,
+    subclasses,
 )
 from dgsf.remoting.guest.replacing import let_scripts_find_them, replace
 from dgsf.remoting.guest.tensor import DEVICE_NAME, RemoteTensor
@@ -35,6 +38,7 @@ _NO_ALIAS = (
 
 def install(stack: ExitStack) -> None:
     """Make all the changes; the stack undoes them."""
+    stack.callback(_no_remote_default)
     replace(stack, torch.nn.Module, "_apply", moves.applying(torch.nn.Module._apply))
     swap = "get_swap_module_params_on_conversion"
     replace(stack, torch.__future__, swap, moves.wishing_to_swap(getattr(torch.__future__, swap)))
@@ -51,9 +55,12 @@ def install(stack: ExitStack) -> None:
     outdated.install(stack)
     parallel.install(stack)
     pinning.install(stack)
+    scripts.install(stack)
+    storages.install(stack)
+    subclasses.install(stack)
     let_scripts_find_them(stack)
     _forward_derivatives(stack)
-    _no_compiler(stack)
+    compiling.install(stack)
     _tracing(stack)
     for name in ("torch.optim.optimizer", "torch.utils._foreach_utils"):  # many tensors in one call, as on CUDA
         kinds = import_module(name)._foreach_supported_types
@@ -65,6 +72,12 @@ def install(stack: ExitStack) -> None:
         replace(stack, optimizer, "_init_group", lists.gathering(optimizer.__dict__["_init_group"]))
     group = "_group_tensors_by_device_and_dtype"
     replace(stack, torch._C, group, lists.grouping(getattr(torch._C, group)))
+
+
+def _no_remote_default() -> None:
+    """A default device that is there no more would make every new tensor of the CPU an error."""
+    if torch.get_default_device().type == DEVICE_NAME:
+        torch.set_default_device(None)
 
 
 class _GeneratorType(type):
@@ -117,15 +130,3 @@ def hint_at_alias(stack: ExitStack) -> None:
             raise type(error)(f"{error}; {_NO_ALIAS}") from None
 
     replace(stack, torch.cuda, "_lazy_init", _lazy_init)
-
-
-def _no_compiler(stack: ExitStack) -> None:
-    """Compiled functions run as they are written: there is nothing here to compile for."""
-
-    def compile_(model: Any = None, **_: Any) -> Any:
-        return model if model is not None else lambda function: function
-
-    replace(stack, torch, "compile", compile_)
-    if "torch._dynamo" in sys.modules:  # functions that were compiled before
-        torch.compiler.set_stance("force_eager")
-        stack.callback(torch.compiler.set_stance, "default")

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from dgsf.remoting.guest.replacing import replace, standing_for
+from dgsf.remoting.guest.replacing import hearing, replace, standing_for
 
 _LIKES = ("zeros_like", "ones_like", "empty_like", "full_like", "rand_like", "randn_like", "randint_like", "asarray",
           "as_tensor")  # fmt: skip
@@ -38,7 +38,7 @@ def install(stack: ExitStack) -> None:
     for name in constructors():
         replace(stack, torch, name, _unpinned(getattr(torch, name)))
     for name in METHODS:
-        replace(stack, torch.Tensor, name, _unpinned(getattr(torch.Tensor, name)))
+        replace(stack, torch.Tensor, name, _unpinned(hearing(getattr(torch.Tensor, name))))
 
 
 def _unpinned(function: Any) -> Any:

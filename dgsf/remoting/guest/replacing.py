@@ -6,6 +6,8 @@ from contextlib import ExitStack
 from importlib import import_module
 from typing import Any
 
+import torch
+
 _NOTHING = object()
 
 
@@ -27,6 +29,17 @@ def standing_for(new: Any, original: Any) -> Any:
     new.__doc__ = original.__doc__
     new._dgsf_original = getattr(original, "_dgsf_original", original)
     return new
+
+
+def hearing(original: Any) -> Any:
+    """A method of torch.Tensor that will be replaced: whoever has a say in torch's functions hears of the original."""
+
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if torch.overrides.has_torch_function_unary(self):
+            return torch.overrides.handle_torch_function(original, (self,), self, *args, **kwargs)
+        return original(self, *args, **kwargs)
+
+    return standing_for(method, original)
 
 
 def let_scripts_find_them(stack: ExitStack) -> None:

@@ -20,7 +20,7 @@ from dgsf.remoting.guest.special import take_apart
 from dgsf.remoting.guest.tensor import RemoteTensor
 from dgsf.remoting.guest.transfer import materialise, upload
 
-# Operators that take index or helper tensors from the CPU, as on CUDA.
+# Operators that take index or helper tensors from the CPU, as on CUDA; what they work on must be on the device.
 _TAKES_CPU = (
     "index",
     "_index_put",
@@ -35,6 +35,8 @@ _TAKES_CPU = (
     "_use_cudnn_ctc",
     "ctc",
 )
+_INDEXING = ("index.", "index_put", "_index_put", "_unsafe_index")
+_WRONG_INDEX = "indices should be either on cpu or on the same device as the indexed tensor ({})"
 _TWO_DEVICES = "Expected all tensors to be on the same device, but found at least two devices"
 
 
@@ -43,6 +45,7 @@ def settled(plan: Plan, args: Any, kwargs: Any) -> tuple[Any, Any] | None:
     for place in plan.written:
         _refuse_local(place.get(args, kwargs))
     _refuse_undefined(plan, args, kwargs)
+    _refuse_indexed(plan, args)
     settler = _Settler(plan)
     new_args = tuple([settler.value(value) for value in args])
     new_kwargs = {name: settler.value(value) for name, value in kwargs.items()}
@@ -67,6 +70,16 @@ def _refuse_undefined(plan: Plan, args: Any, kwargs: Any) -> None:
             )
 
 
+def _refuse_indexed(plan: Plan, args: Any) -> None:
+    """A CPU tensor stays here, so the device cannot pick of it, as on CUDA."""
+    bare = plan.name.removeprefix("aten::")
+    if not args or not _is_local(args[0]) or not bare.startswith(_TAKES_CPU):
+        return
+    if bare.startswith(_INDEXING):
+        raise RuntimeError(_WRONG_INDEX.format(args[0].device))
+    raise RuntimeError(f"{_TWO_DEVICES}, {bound.name} and {args[0].device}!")
+
+
 def _is_local(value: Any) -> bool:
     return isinstance(value, torch.Tensor) and not isinstance(value, RemoteTensor)
 
@@ -74,15 +87,17 @@ def _is_local(value: Any) -> bool:
 class _Settler:
     def __init__(self, plan: Plan) -> None:
         self.changed = False
-        self._takes_cpu = plan.name.removeprefix("aten::").startswith(_TAKES_CPU)
+        bare = plan.name.removeprefix("aten::")
+        self._takes_cpu = bare.startswith(_TAKES_CPU)
+        self._lists_take_cpu = self._takes_cpu and (not plan.float_lists or bare.startswith("_foreach_copy"))
 
     def value(self, value: Any) -> Any:
         if type(value) is RemoteTensor:
             return self._remote(value)
         if isinstance(value, torch.Tensor):
-            return self._local(value)
+            return self._local(value, self._takes_cpu)
         if isinstance(value, list | tuple):
-            return [self.value(item) for item in value]
+            return [self._item(item) for item in value]
         if isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool):
             self.changed = True
             return value.node.maybe_as_int() if isinstance(value, torch.SymInt) else value.node.maybe_as_float()
@@ -96,11 +111,14 @@ class _Settler:
             self.changed = True
         return value
 
-    def _local(self, value: torch.Tensor) -> Any:
+    def _item(self, value: Any) -> Any:
+        return self._local(value, self._lists_take_cpu) if _is_local(value) else self.value(value)
+
+    def _local(self, value: torch.Tensor, takes_cpu: bool) -> Any:
         if isinstance(value, RemoteTensor):  # a user's subclass of ours: the same tensor, plainly
             self.changed = True
             return self._remote(value.as_subclass(RemoteTensor))
-        if value.dim() and not self._takes_cpu:
+        if value.dim() and not takes_cpu:
             raise RuntimeError(f"{_TWO_DEVICES}, {bound.name} and {value.device}!")
         self.changed = True
         return upload(value)

@@ -1,16 +1,20 @@
 """Storages: a remote device has none in this process, and torch ends the process that asks it to make one.
 
+Nor is memory of it lent to other libraries, which would read at an address that is none.
+
 Storages of all other devices are made as before; those that torch makes by itself do not come this way at all.
 """
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from typing import Any
 
 import torch
 
 from dgsf.errors import OpNotAllowed
-from dgsf.remoting.guest.tensor import DEVICE_NAME
+from dgsf.remoting.guest.replacing import replace, standing_for
+from dgsf.remoting.guest.tensor import DEVICE_NAME, RemoteTensor
 
 NO_STORAGE = "a remote device has no storages in this process; make a tensor there: torch.empty(..., device=...)"
 
@@ -27,3 +31,14 @@ def refuse_remote() -> None:
         return original(cls, *args, device=device, **more)
 
     torch.UntypedStorage.__new__ = __new__
+
+
+def install(stack: ExitStack) -> None:
+    """`to_dlpack`, which does not ask a tensor's class."""
+    original = torch.to_dlpack
+
+    def to_dlpack(tensor: Any) -> Any:
+        return tensor.__dlpack__() if isinstance(tensor, RemoteTensor) else original(tensor)
+
+    for owner in (torch, torch.utils.dlpack):
+        replace(stack, owner, "to_dlpack", standing_for(to_dlpack, original))

@@ -90,3 +90,26 @@ class StreamContext:
     def __enter__(self) -> None: ...
 
     def __exit__(self, *_: Any) -> None: ...
+
+
+class _OfAnyDevice(type):
+    """The class of `torch.Stream` and `torch.Event`: those of the remote device are ours, all others torch's."""
+
+    torchs: Any
+    ours: Any
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return isinstance(instance, cls.torchs | cls.ours)
+
+    def __subclasscheck__(cls, kind: type) -> bool:
+        return issubclass(kind, cls.torchs | cls.ours)
+
+    def __call__(cls, device: Any = None, *args: Any, **kwargs: Any) -> Any:
+        if device is not None and not isinstance(device, int) and torch.device(device).type == _DEVICE.type:
+            return cls.ours(**kwargs)
+        return cls.torchs(*(() if device is None else (device,)), *args, **kwargs)
+
+
+def of_any_device(torchs: Any, ours: Any, name: str) -> Any:
+    """A stand-in for torch's class of this name."""
+    return _OfAnyDevice(name, (), {"torchs": torchs, "ours": ours, "__module__": "torch"})

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from dgsf.remoting.guest import failures
+from dgsf.remoting.guest.addresses import Memory, RemoteStorage, data_ptr, refusing
 from dgsf.remoting.guest.archives import local_copy
 from dgsf.remoting.guest.bound import bound
 from dgsf.remoting.guest.deepcopies import deep_copy, shallow_copy
@@ -35,7 +36,7 @@ class Handle:
 
     __slots__ = ("__del__", "free", "id", "root")
 
-    def __init__(self, number: int, free: Any, root: tuple[int, Layout] | None = None) -> None:
+    def __init__(self, number: int, free: Any, root: Memory | None = None) -> None:
         self.free = free
         self.root = root
         self.id = number
@@ -46,10 +47,10 @@ class Handle:
         self.id = number
         self.__del__ = partial(self.free, number)
 
-    def origin(self, layout: Layout) -> tuple[int, Layout]:
+    def origin(self, layout: Layout) -> Memory:
         """Whose memory this is: that of the first tensor of it, by default one of this layout."""
         if self.root is None:
-            self.root = (self.id, layout)
+            self.root = Memory((self.id, layout))
         return self.root
 
 
@@ -105,11 +106,11 @@ class RemoteTensor(torch.Tensor):
 
     def __repr__(self, *, tensor_contents: Any = None) -> str:
         strings = torch._tensor_str
-        with torch.no_grad():
+        with torch.no_grad(), torch._C.DisableTorchFunctionSubclass():
             contents = tensor_contents or printed(self, len("tensor("))
             text: str = strings._str(self, tensor_contents=contents)
         text = text.replace("RemoteTensor(", "tensor(", 1)
-        if not getattr(self, "_is_param", False):
+        if type(self) is not RemoteTensor or not getattr(self, "_is_param", False):
             return text
         if text.startswith("Parameter("):
             text = text[len("Parameter(") : -1]
@@ -132,11 +133,20 @@ class RemoteTensor(torch.Tensor):
             local.requires_grad_(self.requires_grad)
         return local.__reduce_ex__(protocol)
 
+    def data_ptr(self) -> int:
+        return data_ptr(self, _memory(self))
+
     def storage(self) -> Any:
-        raise NotImplementedError("a remote tensor has no storage in this process; use .cpu() first")
+        return RemoteStorage(self, _memory(self), self.element_size())
+
+    _typed_storage = storage
 
     def untyped_storage(self) -> Any:
-        return self.storage()
+        return RemoteStorage(self, _memory(self), 1)
+
+    __cuda_array_interface__ = property(refusing(AttributeError, "__cuda_array_interface__"))  # so `hasattr` says no
+    __dlpack__ = refusing(BufferError, "__dlpack__")
+    __dlpack_device__ = refusing(BufferError, "__dlpack_device__")
 
     def record_stream(self, stream: Any) -> None:
         """There is one order of work, so memory is never given away too early."""
@@ -172,6 +182,13 @@ def pending(dtype: torch.dtype, size: Any, stride: Any) -> RemoteTensor:
     new._h = Handle(-1, bound.need().free)
     new._m = PENDING
     return new  # type: ignore[no-any-return]
+
+
+def _memory(tensor: RemoteTensor) -> Memory:
+    """Whose memory this is; one that was not asked for yet is now."""
+    if tensor._m is PENDING:
+        tensor.detach()
+    return tensor._h.origin(tensor._m)
 
 
 def refit(tensor: RemoteTensor, layout: Layout, offset: int, handle: Handle) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from dgsf.remoting.guest import tensor as tensors
-from dgsf.remoting.guest.replacing import replace
+from dgsf.remoting.guest.replacing import hearing, replace, standing_for
 from dgsf.remoting.guest.tensor import DEVICE_NAME, RemoteTensor
 
 _DTYPES = {
@@ -46,7 +46,31 @@ _KINDS = {name: _Kind(name, (), {"dtype": dtype, "__module__": "torch.cuda"}) fo
 def install(stack: ExitStack) -> None:
     for name, kind in _KINDS.items():
         replace(stack, torch.cuda, name, kind)
-    replace(stack, torch.Tensor, "type", _type(torch.Tensor.type))
+    replace(stack, torch, "set_default_tensor_type", _default(torch.set_default_tensor_type))
+    replace(stack, torch.Tensor, "type", _type(hearing(torch.Tensor.type)))
+
+
+def _kind_of(name: Any) -> Any:
+    """The kind that a name of one means."""
+    return _KINDS.get(name.removeprefix(_PREFIX), name) if isinstance(name, str) and name.startswith(_PREFIX) else name
+
+
+def _default(original: Any) -> Any:
+    """`set_default_tensor_type`, which names a type and a device in one; one of the CPU takes the device back."""
+
+    def set_default_tensor_type(t: Any, /) -> None:
+        kind = _kind_of(t)
+        if not isinstance(kind, _Kind):
+            original(kind)
+            if torch._C._get_default_device() == "cpu" and torch.get_default_device().type != "cpu":
+                torch.set_default_device(None)
+            return
+        if not kind.dtype.is_floating_point:
+            raise TypeError("invalid type object: only floating-point types are supported as the default type")
+        torch.set_default_dtype(kind.dtype)
+        torch.set_default_device(tensors.DEVICE)
+
+    return standing_for(set_default_tensor_type, original)
 
 
 def _type(original: Any) -> Any:
@@ -56,8 +80,7 @@ def _type(original: Any) -> Any:
         if dtype is None:
             name = original(self)
             return name.replace(f"torch.{DEVICE_NAME}.", _PREFIX) if isinstance(self, RemoteTensor) else name
-        if isinstance(dtype, str) and dtype.startswith(_PREFIX):
-            dtype = _KINDS.get(dtype.removeprefix(_PREFIX), dtype)
+        dtype = _kind_of(dtype)
         if isinstance(dtype, _Kind):
             return self.to(tensors.DEVICE, dtype.dtype)
         return original(self, dtype, *args, **kwargs)
