@@ -171,7 +171,7 @@ class Pool:
                 self.opened[row, column] = self._openings
             self.tasks[row, column] -= sign
         if columns:
-            self.classes[row, len(columns) if placement.share == WHOLE else 0] -= sign
+            self.classes[row, len(columns) if request.whole else 0] -= sign
         for each in self.siblings[row] if request.cpu_milli or request.host_memory else (row,):
             self.cpu[each] += sign * request.cpu_milli
             self.host_memory[each] += sign * request.host_memory
@@ -278,7 +278,9 @@ def _fill_in(pool: Pool, row: int, column: int, device: DeviceView) -> None:
     pool.room[row, column] = left if device.healthy else 0
     pool.usable[row, column] = device.healthy
     pool.memory[row, column] = min(PLENTY, device.free_memory)
-    pool.tasks[row, column] = device.slots - device.free_slots
+    taken = device.slots - device.free_slots
+    pool.classes[row, 0] += taken - pool.tasks[row, column]  # a slot is a share
+    pool.tasks[row, column] = taken
     pool.until[row, column] = device.busy_until_s
     for name in device.weights:
         pool.resident.setdefault(name, set()).add((row, column))
