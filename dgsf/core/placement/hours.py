@@ -20,7 +20,7 @@ MISMATCH = 0.1  # per geometric mean of the task's duration and how much longer 
 
 def hours_cost(until: Floats, rest: Ints, idle: Bools, now: float, duration: float) -> Floats:
     """The cost of a task of this duration, started now, on devices in use until then, that it leaves so much of."""
-    beyond = until - (now + duration)
+    beyond = np.maximum(until, now) - (now + duration)  # what is overdue ends now, as far as anybody knows
     free = rest / WHOLE
     cost: Floats = np.where(idle, duration + OPENING, np.maximum(-beyond, 0.0))
     cost += (ROOM_LEFT + ROOM_LEFT_LONG * duration) * free
