@@ -111,3 +111,14 @@ def test_where_devices_have_other_numbers_of_slots_each_is_measured_by_its_own()
 def test_the_body_of_a_fabric_function_asks_for_no_device():
     bodies = Workload([Request(("host",), 0, cpu_milli=4000)] * 9 + [slot(cpu_milli=1000)])
     assert bodies.popular().kappa(250) == 4000, "processors for a whole device, by those who ask for devices"
+
+
+@pytest.mark.parametrize("days", [0.001, 60])
+def test_a_better_type_is_better_for_a_long_task_as_well(days):
+    """The slower device is in use for as long, the faster one would be opened for it."""
+    devices = [device(0, "a", 3, type_="T4"), device(1, "b", type_="A10", speed=1.3)]
+    seconds = days * 86_400.0
+    asked = slot(duration_s=seconds)
+    assert KeptPoolChooser("dgsf").place(asked, devices, busy_s={0: 2 * seconds}).node == "b"
+    preferred = slot(("A10", "T4"), duration_s=100 * seconds, scales=False)
+    assert KeptPoolChooser("dgsf").place(preferred, devices, busy_s={0: 200 * seconds}).node == "b"

@@ -9,6 +9,7 @@ price are weighed (`merit`); the terms decide among equals.
 
 from __future__ import annotations
 
+from functools import reduce
 from random import Random
 from typing import ClassVar
 
@@ -35,6 +36,8 @@ LONGER = 150.0
 MEMORY_FIT = 0.01  # among equals, the device with the least memory left
 LOCALITY = 5.0 * WHOLE
 MERIT_STEP = 1e6
+RANK_STEP = 1e9
+HOUR = 3600.0
 
 
 def longer_in_use(tasks: Ints) -> Floats:
@@ -75,7 +78,7 @@ class Dgsf(Fgd):
         sought = measure.sought()
         self._sought = sought if (sought != sought[:1]).any() else None  # alike for all rows, it says nothing
         sizes, self._sized = np.unique(pool.slot, return_inverse=True)  # what is popular depends on what a slot is
-        self._kappa = np.array([popular.kappa(size) for size in sizes.tolist()])
+        self._kappa = np.array([popular.kappa(size) for size in sizes.tolist()])[self._sized]
         self._prices = np.array([WHOLE * room_prices(popular.shared(size)) for size in sizes.tolist()])
 
     def cache_key(self, request: Request) -> object:
@@ -94,27 +97,30 @@ class Dgsf(Fgd):
         idle = pool.tasks.ravel()[places] == 0
         until = pool.until.ravel()[places]
         cost = hours_cost(until, rest.ravel()[places], idle, pool.now, need.request.duration_s)
-        taken = self._taken(pool, need)
-        if taken is not None:
-            cost += np.repeat(taken, able.shape[1])[places]
-        if need.drawn_to or self._levels is not None or need.rank.any():
-            rows, columns = np.divmod(places, able.shape[1])
-            cost += need.rank[rows] * 1e9 - self._drawn(need, rows, columns)
-            if self._levels is not None:
-                cost += self._worse(pool, rows)
+        by_row = self._of_type_and_others(pool, need)
+        if by_row is not None:
+            cost += np.repeat(by_row, able.shape[1])[places]
+        if need.drawn_to:
+            drawn = np.array([row * able.shape[1] + column for row, column in need.drawn_to], dtype=np.int64)
+            cost[np.searchsorted(places, drawn[able.ravel()[drawn]])] -= LOCALITY
         row, column = divmod(int(places[cost.argmin()]), able.shape[1])
         return placed(pool, row, (column,), int(need.share[row]))
 
-    def _taken(self, pool: Pool, need: Need) -> Floats | None:
-        """What a task of known duration takes from others in each row, in the seconds of hours; None: nothing."""
-        duration, taken = need.request.duration_s, None
+    def _of_type_and_others(self, pool: Pool, need: Need) -> Floats | None:
+        """What every device of a row costs by its type and by what others lose there, in seconds; None: all alike."""
+        duration = need.request.duration_s
+        terms: list[Floats] = []
+        ahead = 1.0 + duration / HOUR  # types come first however long the task is: the other terms grow with it
+        if need.rank.any():
+            terms.append(ahead * RANK_STEP * need.rank)
+        if self._levels is not None:
+            terms.append(ahead * self._worse(pool, np.arange(len(pool.nodes))))
         if self._sought is not None:
-            taken = sought_cost(need.share, self._sought, duration)
+            terms.append(sought_cost(need.share, self._sought, duration))
         if self._kappa.any():
-            rows = np.arange(len(pool.nodes))
-            lost = stranded_cost(self._stranded(need, rows, pool.cpu, pool.room.sum(axis=1)), duration)
-            taken = lost if taken is None else taken + lost
-        return taken
+            room = np.einsum("ij->i", pool.room)  # sums short rows three times as fast
+            terms.append(stranded_cost(self._stranded(need, slice(None), pool.cpu, room), duration))
+        return reduce(np.add, terms) if terms else None
 
     def score(self, pool: Pool, need: Need, rows: Ints) -> tuple[Floats, Ints | None]:
         assert self._measure is not None
@@ -145,9 +151,9 @@ class Dgsf(Fgd):
             values -= STRANDED * self._stranded(need, rows, cpu, gpu)
         return values
 
-    def _stranded(self, need: Need, rows: Ints, cpu: Ints, gpu: Ints) -> Floats:
+    def _stranded(self, need: Need, rows: Ints | slice, cpu: Ints, gpu: Ints) -> Floats:
         """By how much more room than before lacks the processors that those who take it ask for."""
-        kappa, whole = self._kappa[self._sized[rows]], float(WHOLE)  # plenty of processors times 1000 is no int64
+        kappa, whole = self._kappa[rows], float(WHOLE)  # plenty of processors times 1000 is no int64
         after = np.maximum(0.0, gpu - asked(need, rows) - whole * (cpu - need.request.cpu_milli) / kappa)
         stranded: Floats = after - np.maximum(0.0, gpu - whole * cpu / kappa)
         return stranded
