@@ -20,7 +20,7 @@ from dgsf.core.placement.fgd import Fgd
 from dgsf.core.placement.ours import Dgsf
 from dgsf.errors import DgsfError
 from dgsf.sim import gavel, openb
-from loadtests import placement_default, placement_hours, placement_optimum, placement_rate
+from loadtests import placement_default, placement_hours, placement_optimum, placement_rate, placement_slots
 from loadtests.placement_tables import console, table
 from loadtests.progress import doing
 
@@ -47,7 +47,8 @@ TABLES = {
     "openb": "GPUs left unallocated",
     "default": "the default policy beside all others",
     "mixed": "the default policy beside all others on pools of several types",
-    "rate": "placements per second",
+    "slots": "drawn workers on slots of two types, durations known or not",
+    "rate": "placements per second, from a pool that is booked and as the proxy asks",
     "hours": "GPU hours of the tenants, never moving and moving; planning them takes a quarter of an hour",
     "size": "how many tasks the solver can prove: half an hour and more, not among the usual",
     "optimum": "plans beside the proved optimum",
@@ -170,6 +171,7 @@ def _show(chosen: argparse.Namespace, folder: Path) -> None:
         "openb": lambda: show_openb(folder, chosen.seeds),
         "default": lambda: placement_default.show(folder, chosen.seeds),
         "mixed": lambda: placement_default.show_mixed(chosen.seeds),
+        "slots": lambda: placement_slots.show(min(chosen.seeds, 2)),
         "rate": lambda: show_rate(folder),
         "hours": lambda: placement_hours.show(folder),
         "size": lambda: placement_optimum.show_size(folder, chosen.windows, chosen.solver_seconds),

@@ -1,8 +1,9 @@
 """How fast production places: a `KeptPoolChooser` that is shown the whole pool for every request, as a proxy shows it.
 
-Each function was asked for once before.  Between two requests the device that was chosen has a slot less, and now and
-then one of the oldest leases ends.  Devices that hold leases have their functions' weights and an expected end.
-Reading the pool from the database, and making views of it, is not part of it.
+Functions differ in what they accept and in the processors that they keep, half of them have a known duration, and each
+was asked for once before.  Between two requests the device that was chosen has a slot less and its node fewer
+processors, and now and then one of the oldest leases ends.  Devices that hold leases have their functions' weights and
+an expected end.  Reading the pool from the database, and making views of it, is not part of it.
 """
 
 from __future__ import annotations
@@ -18,49 +19,70 @@ GIB = 1024**3
 SLOTS = 4
 FUNCTIONS = 200
 FULL = 0.7  # of all slots, from then on a lease ends for each that is taken
+TYPES = ("any", "any", "any", "G2", "T4")  # of functions in turn; the types that openb has most of
+CPU_MILLI = (0, 1000, 2000, 4000)
+
+
+class _Shown:
+    """The views that a proxy would show."""
+
+    def __init__(self, nodes: list[OpenbNode], copies: int) -> None:
+        named = [(f"{node.name}/{copy}", node) for copy in range(copies) for node in nodes if node.gpus]
+        places = [(name, node) for name, node in named for _ in range(node.gpus)]
+        self.views = [_idle(number, name, node) for number, (name, node) in enumerate(places)]
+        self.nodes = [NodeView(name, node.cpu_milli) for name, node in named]
+        self.busy_s = {view.id: 30.0 for view in self.views}  # a pool in use: every device is expected to end
+        self._at = {name: place for place, (name, _) in enumerate(named)}
+        self._leases: deque[tuple[int, Request]] = deque()
+        self._most = FULL * SLOTS * len(self.views)
+
+    def lease(self, device: int, request: Request, until_s: float) -> None:
+        self.views, self.nodes = list(self.views), list(self.nodes)  # a proxy makes them anew
+        self._take(device, request, 1)
+        self.views[device] = replace(self.views[device], weights=self.views[device].weights | {request.weights})
+        self.busy_s[device] = until_s
+        self._leases.append((device, request))
+        if len(self._leases) > self._most:
+            self._take(*self._leases.popleft(), -1)
+
+    def _take(self, device: int, request: Request, sign: int) -> None:
+        view = self.views[device]
+        free, memory = view.free_slots - sign, view.free_memory - sign * request.memory_bytes
+        self.views[device] = replace(view, free_slots=free, free_memory=memory)
+        if request.cpu_milli:
+            at = self._at[view.node]
+            node = self.nodes[at]
+            self.nodes[at] = replace(node, free_cpu_milli=node.free_cpu_milli - sign * request.cpu_milli)
 
 
 def as_the_proxy(nodes: list[OpenbNode], policy: str, copies: int, count: int) -> float:
-    """Placements per second of processor time, half of the functions with a known duration."""
-    views, of_nodes = _pool(nodes, copies)
-    at = {view.id: place for place, view in enumerate(views)}
-    chooser, leases, most = KeptPoolChooser(policy), deque[int](), FULL * SLOTS * len(views)
-    busy_s = {view.id: 30.0 for view in views}  # a pool in use: every device is expected to be free at some time
+    """Placements per second of processor time."""
+    shown, chooser = _Shown(nodes, copies), KeptPoolChooser(policy)
     for number in range(FUNCTIONS):
-        chooser.choose(_request(number), views, of_nodes, busy_s)
+        chooser.choose(_request(number), shown.views, shown.nodes, shown.busy_s)
     begun = time.process_time()
     for number in range(count):
         request = _request(number)
-        chosen = chooser.choose(request, views, of_nodes, busy_s)
+        chosen = chooser.choose(request, shown.views, shown.nodes, shown.busy_s)
         assert chosen is not None
-        views = list(views)  # a proxy makes them anew
-        views[at[chosen.id]] = replace(_leased(chosen, 1), weights=chosen.weights | {request.weights})
-        busy_s[chosen.id] = 30.0 + number % 60
-        leases.append(chosen.id)
-        if len(leases) > most:
-            ended = at[leases.popleft()]
-            views[ended] = _leased(views[ended], -1)
+        shown.lease(chosen.id, request, 30.0 + number % 60)
     return count / (time.process_time() - begun)
 
 
-def _pool(nodes: list[OpenbNode], copies: int) -> tuple[list[DeviceView], list[NodeView]]:
-    named = [(f"{node.name}/{copy}", node) for copy in range(copies) for node in nodes if node.gpus]
-    places = [(name, node) for name, node in named for _ in range(node.gpus)]
-    views = [
-        DeviceView(
-            number, node.model, "cuda", True, SLOTS, 16 * GIB, SLOTS, 16 * GIB, node=name, node_cpu_milli=node.cpu_milli
-        )
-        for number, (name, node) in enumerate(places)
-    ]
-    return views, [NodeView(name, node.cpu_milli) for name, node in named]
+def _idle(number: int, name: str, node: OpenbNode) -> DeviceView:
+    return DeviceView(
+        number, node.model, "cuda", True, SLOTS, 16 * GIB, SLOTS, 16 * GIB, node=name, node_cpu_milli=node.cpu_milli
+    )
 
 
 def _request(number: int) -> Request:
     function = number * 7919 % FUNCTIONS
     return Request(
-        ("any",), GIB, tenant="1", function=f"f{function}", weights=f"1/f{function}", duration_s=60.0 * (function % 2)
+        (TYPES[function // 2 % len(TYPES)],),
+        GIB,
+        tenant="1",
+        function=f"f{function}",
+        cpu_milli=CPU_MILLI[function // 10 % len(CPU_MILLI)],
+        duration_s=60.0 * (function % 2),
+        weights=f"1/f{function}",
     )
-
-
-def _leased(view: DeviceView, slots: int) -> DeviceView:
-    return replace(view, free_slots=view.free_slots - slots, free_memory=view.free_memory - slots * GIB)

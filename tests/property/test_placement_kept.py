@@ -40,6 +40,7 @@ steps = st.lists(
         st.tuples(st.just("slices"), NUMBERS, st.sampled_from([(), (Slice("t", 280, 140),)])),
         st.tuples(st.just("cpu"), NUMBERS, st.sampled_from([0, 2000, 16_000])),
         st.tuples(st.just("silent"), NUMBERS),
+        st.tuples(st.sampled_from(["priced", "timed"]), NUMBERS, st.sampled_from([0.1, 1.0, 50.0])),
         st.tuples(st.just("turned"), NUMBERS),
     ),
     min_size=20,
@@ -112,6 +113,14 @@ class World:
     def silent(self, number):
         """A node of which nothing is told."""
         self.nodes = [node for node in self.nodes if node.name != f"n{number % 3}"]
+
+    def priced(self, number, price):
+        """It has registered anew, with another price,"""
+        self.change(number, price=price)
+
+    def timed(self, number, speed):
+        """or another speed."""
+        self.change(number, speed=speed)
 
     def turned(self, _number):
         """The views come in another order."""

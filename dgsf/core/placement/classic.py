@@ -34,7 +34,7 @@ class RandomFit(Policy):
         return int(able[random.randrange(len(able))])
 
 
-def asked(need: Need, rows: Ints) -> Ints:
+def asked(need: Need, rows: Ints | slice) -> Ints:
     """Thousandths of devices that the request takes in each row."""
     taken: Ints = need.share[rows] * need.devices
     return taken

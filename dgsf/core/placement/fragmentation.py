@@ -13,7 +13,7 @@ import numpy as np
 from dgsf.core.placement.model import WHOLE
 from dgsf.core.placement.need import Need
 from dgsf.core.placement.pool import Bools, Floats, Ints, Pool
-from dgsf.core.placement.workload import Popular
+from dgsf.core.placement.workload import SLOT, Popular
 
 BLOCK = 1024  # rows, or ways to place a request, that are measured together
 
@@ -22,21 +22,25 @@ class Fragmentation:
     """The measure for one set of popular shapes over one pool."""
 
     def __init__(self, popular: Popular, pool: Pool) -> None:
-        with_device = popular.share > 0
-        self._weight = popular.weight[with_device]
-        self._cpu = popular.cpu[with_device]
-        self._devices = popular.devices[with_device]
-        sizes, self._size_of = np.unique(popular.share[with_device], return_inverse=True)
+        which, shares, typed = _sized(popular, pool)
+        self._weight = popular.weight[which]
+        self._cpu = popular.cpu[which]
+        self._devices = popular.devices[which]
+        sizes, self._size_of = np.unique(np.array(shares, dtype=np.int64), return_inverse=True)
         room = np.arange(WHOLE + 1)[:, None]
         self._useful: Floats = np.where(room >= sizes, room, 0).astype(np.float64)  # room that a size can use
         self._enough: Ints = (room >= sizes).astype(np.int64)
-        ranks = [pool.rank(types) >= 0 for types, has in zip(popular.types, with_device, strict=True) if has]
         rows = len(pool.nodes)
-        self._typed: Bools = np.array(ranks, dtype=np.bool_).reshape(len(ranks), rows).T
+        self._typed: Bools = np.array(typed, dtype=np.bool_).reshape(len(typed), rows).T
         self._seen: Ints = np.full(rows, -1, dtype=np.int64)
         self._row_useful: Floats = np.zeros((rows, len(sizes)))
         self._row_enough: Ints = np.zeros((rows, len(sizes)), dtype=np.int64)
         self._row_waste: Floats = np.zeros(rows)
+
+    def sought(self) -> Floats:
+        """For each row the part of requests for devices that may be placed in it, by its type."""
+        sought: Floats = self._typed @ self._weight
+        return sought
 
     def fall(self, pool: Pool, need: Need, rows: Ints, columns: Ints | None) -> Floats:
         """By how much the waste of each row falls when the request takes its whole devices, or this column."""
@@ -79,3 +83,22 @@ class Fragmentation:
         runs = (enough[:, self._size_of] >= self._devices) & (cpu[:, None] >= self._cpu) & self._typed[rows]
         waste: Floats = total - (useful[:, self._size_of] * runs) @ self._weight
         return waste
+
+
+def _sized(popular: Popular, pool: Pool) -> tuple[list[int], list[int], list[Bools]]:
+    """The shapes that take of a device: which of the popular, their share, and the rows where that holds.
+
+    A slot is another share where devices have other numbers of slots, so it is a shape for each of these.
+    """
+    which: list[int] = []
+    shares: list[int] = []
+    typed: list[Bools] = []
+    for place, (types, share) in enumerate(zip(popular.types, popular.share.tolist(), strict=True)):
+        if not share:
+            continue
+        accepts = pool.rank(types) >= 0
+        for size in np.unique(pool.slot[accepts]).tolist() if share == SLOT else (share,):
+            which.append(place)
+            shares.append(size)
+            typed.append(accepts & (pool.slot == size) if share == SLOT else accepts)
+    return which, shares, typed

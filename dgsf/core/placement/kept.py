@@ -169,4 +169,5 @@ def _same_device(before: DeviceView, now: DeviceView) -> bool:
 
 
 def _make(view: DeviceView) -> tuple[object, ...]:
-    return (view.node, view.type, view.kind, view.slots, view.speed, view.memory_bytes, view.node_cpu_milli)
+    figures = (view.slots, view.speed, view.price, view.memory_bytes, view.node_cpu_milli)
+    return (view.node, view.type, view.kind, *figures)

@@ -90,6 +90,11 @@ class Request:
             raise ValueError(f"{self}: times are in seconds, 0 or more")
 
     @property
+    def whole(self) -> bool:
+        """Whether it wants whole devices, however many slots those have."""
+        return self.devices > 0 or self.share == WHOLE
+
+    @property
     def due_s(self) -> float:
         """How long what has the deadline takes; 0: not known."""
         return self.run_s or self.duration_s

@@ -24,8 +24,7 @@ class Need:
 
     @staticmethod
     def of(request: Request, pool: Pool) -> Need:
-        rows = len(pool.nodes)
-        whole = request.devices > 0 or request.share == WHOLE
+        rows, whole = len(pool.nodes), request.whole
         if whole:
             share, devices = np.full(rows, WHOLE, dtype=np.int64), max(1, request.devices)
         elif request.share is None:

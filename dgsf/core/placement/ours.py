@@ -9,6 +9,7 @@ price are weighed (`merit`); the terms decide among equals.
 
 from __future__ import annotations
 
+from functools import reduce
 from random import Random
 from typing import ClassVar
 
@@ -16,7 +17,8 @@ import numpy as np
 
 from dgsf.core.placement.classic import LARGE_CPU, LARGE_GPU, asked
 from dgsf.core.placement.fgd import Fgd, best_columns
-from dgsf.core.placement.hours import hours_cost
+from dgsf.core.placement.fragmentation import Fragmentation
+from dgsf.core.placement.hours import hours_cost, sought_cost, stranded_cost
 from dgsf.core.placement.merit import Levels, Merit
 from dgsf.core.placement.model import WHOLE, Placement, Request
 from dgsf.core.placement.need import Need
@@ -34,6 +36,8 @@ LONGER = 150.0
 MEMORY_FIT = 0.01  # among equals, the device with the least memory left
 LOCALITY = 5.0 * WHOLE
 MERIT_STEP = 1e6
+RANK_STEP = 1e9
+HOUR = 3600.0
 
 
 def longer_in_use(tasks: Ints) -> Floats:
@@ -54,8 +58,10 @@ class Dgsf(Fgd):
         super().__init__(workload)
         self.use(Speeds())
         self._levels: Levels | None = None
-        self._kappa = 0.0
-        self._prices: Floats = np.zeros(WHOLE + 1)
+        self._kappa: Floats = np.zeros(0)
+        self._prices: Floats = np.zeros((0, WHOLE + 1))
+        self._sized: Ints = np.zeros(0, dtype=np.int64)
+        self._sought: Floats | None = None
 
     def use(self, speeds: Speeds) -> None:
         self._merit = Merit(speeds)
@@ -68,9 +74,12 @@ class Dgsf(Fgd):
         self._levels = self._merit.levels(request, pool)
 
     def measure_by(self, popular: Popular, pool: Pool) -> None:
-        super().measure_by(popular, pool)
-        self._kappa = popular.kappa
-        self._prices = WHOLE * room_prices(popular.shared)
+        self._measure = measure = Fragmentation(popular, pool)
+        sought = measure.sought()
+        self._sought = sought if (sought != sought[:1]).any() else None  # alike for all rows, it says nothing
+        sizes, self._sized = np.unique(pool.slot, return_inverse=True)  # what is popular depends on what a slot is
+        self._kappa = np.array([popular.kappa(size) for size in sizes.tolist()])[self._sized]
+        self._prices = np.array([WHOLE * room_prices(popular.shared(size)) for size in sizes.tolist()])
 
     def cache_key(self, request: Request) -> object:
         return request.shape if self._levels is None else (request.shape, self._levels)
@@ -79,7 +88,7 @@ class Dgsf(Fgd):
         return request.duration_s > 0 and request.devices == 0 and request.share not in (0, WHOLE)
 
     def decide(self, pool: Pool, need: Need, random: Random) -> Placement | None:
-        """The device where the task costs the fewest GPU hours."""
+        """The device where the task costs the fewest GPU hours, and others the least of what they will need."""
         rest = pool.room - need.share[:, None]
         able = (rest >= 0) & (pool.memory >= need.request.memory_bytes) & need.nodes(pool)[:, None]
         places = np.flatnonzero(able)  # row after row; one index is taken much faster than two
@@ -88,13 +97,30 @@ class Dgsf(Fgd):
         idle = pool.tasks.ravel()[places] == 0
         until = pool.until.ravel()[places]
         cost = hours_cost(until, rest.ravel()[places], idle, pool.now, need.request.duration_s)
-        if need.drawn_to or self._levels is not None or need.rank.any():
-            rows, columns = np.divmod(places, able.shape[1])
-            cost += need.rank[rows] * 1e9 - self._drawn(need, rows, columns)
-            if self._levels is not None:
-                cost += self._worse(pool, rows)
+        by_row = self._of_type_and_others(pool, need)
+        if by_row is not None:
+            cost += np.repeat(by_row, able.shape[1])[places]
+        if need.drawn_to:
+            drawn = np.array([row * able.shape[1] + column for row, column in need.drawn_to], dtype=np.int64)
+            cost[np.searchsorted(places, drawn[able.ravel()[drawn]])] -= LOCALITY
         row, column = divmod(int(places[cost.argmin()]), able.shape[1])
         return placed(pool, row, (column,), int(need.share[row]))
+
+    def _of_type_and_others(self, pool: Pool, need: Need) -> Floats | None:
+        """What every device of a row costs by its type and by what others lose there, in seconds; None: all alike."""
+        duration = need.request.duration_s
+        terms: list[Floats] = []
+        ahead = 1.0 + duration / HOUR  # types come first however long the task is: the other terms grow with it
+        if need.rank.any():
+            terms.append(ahead * RANK_STEP * need.rank)
+        if self._levels is not None:
+            terms.append(ahead * self._worse(pool, np.arange(len(pool.nodes))))
+        if self._sought is not None:
+            terms.append(sought_cost(need.share, self._sought, duration))
+        if self._kappa.any():
+            room = np.einsum("ij->i", pool.room)  # sums short rows three times as fast
+            terms.append(stranded_cost(self._stranded(need, slice(None), pool.cpu, room), duration))
+        return reduce(np.add, terms) if terms else None
 
     def score(self, pool: Pool, need: Need, rows: Ints) -> tuple[Floats, Ints | None]:
         assert self._measure is not None
@@ -107,7 +133,8 @@ class Dgsf(Fgd):
         rows_of = rows[which]
         room = pool.room[rows_of, columns]
         each = values[which] + GRADIENT * self._measure.fall(pool, need, rows_of, columns)
-        each -= PRICE * (self._prices[room] - self._prices[room - need.share[rows_of]])
+        sized = self._sized[rows_of]
+        each -= PRICE * (self._prices[sized, room] - self._prices[sized, room - need.share[rows_of]])
         each -= LONGER * longer_in_use(pool.tasks[rows_of, columns])
         each -= MEMORY_FIT * WHOLE * (pool.memory[rows_of, columns] / max(1, int(pool.memory.max())))
         if need.drawn_to:
@@ -120,10 +147,16 @@ class Dgsf(Fgd):
         cpu_left, gpu_left = cpu - need.request.cpu_milli, gpu - asked(need, rows)
         full = 1.0 - 0.5 * np.minimum(cpu_left, LARGE_CPU) / LARGE_CPU - 0.5 * gpu_left / LARGE_GPU
         values: Floats = FIT * WHOLE * full
-        if self._kappa:
-            stranded = np.maximum(0.0, gpu_left - WHOLE * cpu_left / self._kappa)
-            values -= STRANDED * (stranded - np.maximum(0.0, gpu - WHOLE * cpu / self._kappa))
+        if self._kappa.any():
+            values -= STRANDED * self._stranded(need, rows, cpu, gpu)
         return values
+
+    def _stranded(self, need: Need, rows: Ints | slice, cpu: Ints, gpu: Ints) -> Floats:
+        """By how much more room than before lacks the processors that those who take it ask for."""
+        kappa, whole = self._kappa[rows], float(WHOLE)  # plenty of processors times 1000 is no int64
+        after = np.maximum(0.0, gpu - asked(need, rows) - whole * (cpu - need.request.cpu_milli) / kappa)
+        stranded: Floats = after - np.maximum(0.0, gpu - whole * cpu / kappa)
+        return stranded
 
     def _worse(self, pool: Pool, rows: Ints) -> Floats:
         """What rows lose by their type: more than any of the terms can make good, less than the order of types."""

@@ -98,10 +98,11 @@ class SlicedHours(Conspirator):
         return placed(pool, row, (column,), size if number == NEW_SLICE else 0, number)
 
     def _join_cost(self, pool: Pool, need: Need, place: Place, mine: OwnedSlice) -> float:
-        end = pool.now + need.request.duration_s
+        now, duration = pool.now, need.request.duration_s
         left = mine.share - mine.used - (need.request.share or 0)
-        longer = max(0.0, end - mine.until) * mine.share / WHOLE
-        return max(0.0, end - float(pool.until[place])) + SLICE_LONGER * longer + SLICE_ROOM * left / WHOLE + JOINING
+        device_s, slice_s = (max(now, until) - now for until in (float(pool.until[place]), mine.until))
+        longer = max(0.0, duration - slice_s) * mine.share / WHOLE
+        return max(0.0, duration - device_s) + SLICE_LONGER * longer + SLICE_ROOM * left / WHOLE + JOINING
 
     def _open_cost(self, pool: Pool, need: Need, rows: Ints, columns: Ints, size: int) -> Floats:
         duration = need.request.duration_s

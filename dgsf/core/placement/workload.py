@@ -1,7 +1,8 @@
 """What tends to be asked for: shapes of requests by how often they come, given beforehand or learned from arrivals.
 
-Fragmentation is measured against it: room that no popular shape can use is waste.  Learned counts are taken over
-when they have grown by a quarter, so that kept scores stay good for a while.
+Fragmentation is measured against it: room that no popular shape can use is waste.  How much of a device a slot is
+depends on the device, so shapes say that they want one and whoever measures asks by the size of slots.  Learned counts
+are taken over when they have grown by a quarter, so that kept scores stay good for a while.
 """
 
 from __future__ import annotations
@@ -11,19 +12,28 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dgsf.core.devices import HOST
 from dgsf.core.placement.model import WHOLE, Request
 from dgsf.core.placement.pool import Floats, Ints
 
 POPULAR = 0.95  # the most common shapes that together are this part of all requests
 GROWTH = 1.25
 FIRST = 32  # learned counts are first used after so many arrivals
-Shape = tuple[tuple[str, ...], int, int, int]  # types, cpu, share of one device, devices
+SLOT = -1  # instead of a share: one slot, whatever part of its device that is
+Shape = tuple[tuple[str, ...], int, int, int]  # types, cpu, share of one device or SLOT, devices
 
 
 def shape_of(request: Request) -> Shape:
-    whole = request.devices > 0 or request.share == WHOLE
-    share = WHOLE if whole else (request.share or 0)
+    share = _share_of(request)
     return (request.types, request.cpu_milli, share, max(1, request.devices) if share else 0)
+
+
+def _share_of(request: Request) -> int:
+    if request.whole:
+        return WHOLE
+    if request.share is None:  # a function host has slots and no device
+        return 0 if request.types == (HOST,) else SLOT
+    return request.share
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +45,25 @@ class Popular:
     cpu: Ints
     share: Ints
     devices: Ints
-    kappa: float  # processor asked per whole device asked, over everything
-    shared: tuple[tuple[int, int], ...]  # (share, how often) of all requests for a part of one device
+    asked: tuple[tuple[Shape, int], ...]  # all shapes that take of a device, and how often they came
+
+    def kappa(self, slot: int) -> float:
+        """Processor asked per whole device asked, over everything, where slots are this share."""
+        asked = sum(_sized(shape, slot) * shape[3] * count for shape, count in self.asked)
+        return sum(shape[1] * count for shape, count in self.asked) * WHOLE / asked if asked else 0.0
+
+    def shared(self, slot: int) -> tuple[tuple[int, int], ...]:
+        """(share, how often) of all requests for a part of one device, where slots are this share."""
+        sizes: dict[int, int] = {}
+        for shape, count in self.asked:
+            share = _sized(shape, slot)
+            if share < WHOLE:
+                sizes[share] = sizes.get(share, 0) + count
+        return tuple(sorted(sizes.items()))
+
+
+def _sized(shape: Shape, slot: int) -> int:
+    return slot if shape[2] == SLOT else shape[2]
 
 
 class Workload:
@@ -75,18 +102,5 @@ class Workload:
             cpu=np.array([shape[1] for shape, _ in chosen], dtype=np.int64),
             share=np.array([shape[2] for shape, _ in chosen], dtype=np.int64),
             devices=np.array([shape[3] for shape, _ in chosen], dtype=np.int64),
-            kappa=self._kappa(),
-            shared=self._shared(),
+            asked=tuple((shape, count) for shape, count in self.counts.items() if shape[2]),
         )
-
-    def _kappa(self) -> float:
-        with_device = [(shape, count) for shape, count in self.counts.items() if shape[2]]
-        asked = sum(shape[2] * shape[3] * count for shape, count in with_device)
-        return sum(shape[1] * count for shape, count in with_device) * WHOLE / asked if asked else 0.0
-
-    def _shared(self) -> tuple[tuple[int, int], ...]:
-        sizes: dict[int, int] = {}
-        for shape, count in self.counts.items():
-            if 0 < shape[2] < WHOLE:
-                sizes[shape[2]] = sizes.get(shape[2], 0) + count
-        return tuple(sorted(sizes.items()))
