@@ -35,17 +35,18 @@ def fewest_cold(
 
 
 def idle_gaps(calls: Sequence[WarmCall], count_from: float = 0.0) -> Iterator[float]:
-    """For every call since `count_from` that could be warm: the seconds since then that an instance waits for it."""
+    """For every call since `count_from` that could be warm: the seconds since then that an instance waits for it.
+
+    Calls before that may each have had an instance of their own, so they take none away.
+    """
     runs: list[tuple[float, str]] = []
     ended: dict[str, list[float]] = defaultdict(list)
     for at, function, run_s in calls:
         while runs and runs[0][0] <= at:
             end, which = heapq.heappop(runs)
             ended[which].append(end)
-        if ended[function]:
-            since = ended[function].pop()
-            if at >= count_from:
-                yield at - max(since, count_from)
+        if at >= count_from and ended[function]:
+            yield at - max(ended[function].pop(), count_from)
         heapq.heappush(runs, (at + run_s, function))
 
 

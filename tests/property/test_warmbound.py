@@ -60,6 +60,12 @@ def test_no_rule_that_loads_nothing_ahead_has_fewer_cold_starts(calls, slots, lo
     assert fewest_cold(calls, slots, count.resident_s + 1e-6, count_from) <= count.cold
 
 
+def test_instances_from_before_the_count_began_are_there_whoever_else_was_called_then():
+    calls = [(15.0, "a", 0.0), (44.0, "a", 7.0), (75.0, "a", 26.0), (100.0, "a", 0.0)]
+    fixed = replay(WarmPool(1, 30.0, FixedIdle(20.0), waits=False, count_from=100.0), calls)
+    assert fewest_cold(calls, 1, fixed.resident_s, 100.0) == fixed.cold == 0
+
+
 def test_with_one_slot_and_no_load_the_bound_is_what_a_perfect_choice_gets():
     calls = [(0.0, "a", 10.0), (15.0, "a", 10.0), (100.0, "a", 10.0), (1000.0, "a", 10.0), (1010.0, "b", 0.0)]
     assert fewest_cold(calls, 1, 40.0 + 5.0) == 4
