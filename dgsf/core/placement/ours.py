@@ -1,4 +1,4 @@
-"""Ours: five terms for where a share or whole devices go, GPU hours where the expected duration is known.
+"""Ours: five terms for where a share or whole devices go; where the duration is known, GPU hours and what others lose.
 
 The terms, all in thousandths of a device: how much less of the row the popular shapes can use (FGD's gradient), how
 many devices lose the processors they need (stranded), by how much the price of the shared device's room falls, how
@@ -112,7 +112,7 @@ class Dgsf(Fgd):
         terms: list[Floats] = []
         ahead = 1.0 + duration / HOUR  # types come first however long the task is: the other terms grow with it
         if need.rank.any():
-            terms.append(ahead * RANK_STEP * need.rank)
+            terms.append(ahead * RANK_STEP * need.rank.astype(np.float64))
         if self._levels is not None:
             terms.append(ahead * self._worse(pool, np.arange(len(pool.nodes))))
         if self._sought is not None:
