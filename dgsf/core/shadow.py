@@ -25,6 +25,10 @@ class Slot:
     type: str = ""
     part: int = DEVICE
 
+    def __post_init__(self) -> None:
+        if not 0 < self.part <= DEVICE:
+            raise ValueError(f"{self}: from 1 to {DEVICE} parts")  # a device is in use while some of it is taken
+
     @classmethod
     def one_of(cls, slots: int, type_: str = "") -> Slot:
         return cls(type_, DEVICE // max(1, slots))

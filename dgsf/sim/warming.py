@@ -124,9 +124,9 @@ class Warming:
         ]
 
     def _kind(self, item: Instance) -> Slot:
-        """One object for all that take the same."""
+        """One object for all that take the same; who joins a slice takes next to nothing more."""
         kind = (self._machine.types[item.devices[0]], item.placement.share)
         slot = self._takes.get(kind)
         if slot is None:
-            slot = self._takes[kind] = Slot(kind[0], kind[1] * DEVICE // WHOLE)
+            slot = self._takes[kind] = Slot(kind[0], max(1, kind[1] * DEVICE // WHOLE))
         return slot

@@ -215,6 +215,12 @@ def test_the_budget_of_learned_keep_warm_is_what_the_fixed_time_takes_on_the_sam
     assert budget == pytest.approx(fixed.gpu_hours, rel=0.05)
 
 
+def test_the_budget_of_learned_keep_warm_knows_instances_that_join_a_slice():
+    calls = workload((0, 0, 0), (0, 0, 0), (0, 0, 0), (0, 0, 1), functions=[FunctionSpec("f", share=1)])
+    found = simulate(calls, "T4:2x2", "conspirator", start_s=Rules().start_s, idle_s=0.0, learned=True)
+    assert found.calls == 4 and found.refused == 0
+
+
 def test_a_failed_device_is_no_room_for_what_the_fixed_time_would_keep():
     machine = Machine(parse_pool("T4:2,A100:1"), "best_fit", 0)
     machine.set_health(0, False)
