@@ -43,7 +43,10 @@ class Meter:
         """A new generation begins on a device of this price."""
         self._price, self._seen_us, self._covered_us, self.memory_bytes = price_nano_per_us, 0, 0, 0
         self.replaying, self._replay_until = replay, None
-        self._credit_us = replay_credit_us(self._repeat_us) if replay and not self._by_guest else 0
+        if not replay:
+            self._credit_us = 0
+        elif not self._by_guest:  # else what is left of an earlier replay stays free: the platform owes that
+            self._credit_us = replay_credit_us(self._repeat_us)
 
     def resumes(self, paid_us: int) -> None:
         """Before it has a device: it will repeat what another session did, which had paid for so much."""
@@ -80,6 +83,7 @@ class Meter:
             self.replaying, self._credit_us = False, 0
         free = min(delta_us, self._credit_us)
         self._credit_us -= free
-        self._repeat_us += delta_us - free
+        if not self.replaying:  # else it is in it already
+            self._repeat_us += delta_us - free
         self.device_us += delta_us - free
         self.cost_nano += cost_nano(delta_us - free, self._price)

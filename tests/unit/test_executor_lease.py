@@ -51,6 +51,39 @@ def test_results_count_with_all_the_memory_that_they_keep(connect, name, args, h
     assert most <= LEASE + 2 * 4 * MILLION, "no more than the call that was refused had made"
 
 
+@pytest.mark.parametrize(
+    ("name", "args", "input_"),
+    [
+        ("aten::unique_consecutive", [FIRST], torch.zeros(MILLION // 8, dtype=torch.int64)),
+        ("aten::_unique2", [FIRST], torch.zeros(MILLION // 8, dtype=torch.int64)),
+        ("aten::col2im", [FIRST, [16, 16], [32, 32], [1, 1], [16, 16], [1, 1]], torch.ones(1024, 289)),
+    ],
+    ids=lambda given: given if isinstance(given, str) else "",
+)
+def test_results_that_shrank_keep_no_more_than_they_show(connect, name, args, input_) -> None:
+    guest = connect(memory_bytes=LEASE)
+    guest.upload(1, input_)
+    guest.send([Record.DEFINE, 0, name, args, {}])
+    guest.sync()
+    guest.send(*([0, 10 + 3 * each, [1]] for each in range(60)))
+    guest.sync()
+    live, _, _ = guest.ask(Record.MEMORY, False)
+    assert live - input_.nbytes < 60 * 3 * 2048
+
+
+def test_what_a_result_had_room_for_shows_nothing_of_earlier_tensors(connect) -> None:
+    guest = connect(memory_bytes=LEASE)
+    guest.upload(1, torch.zeros(4000, dtype=torch.int64))
+    guest.upload(5, torch.full((4000,), 77))
+    guest.send(
+        [Record.DEFINE, 0, "aten::unique_consecutive", [FIRST], {}], [Record.DEFINE, 1, "aten::neg", [FIRST], {}]
+    )
+    guest.send([1, 6, [5]], [Record.FREE, [5, 6]], [0, 10, [1]])
+    guest.send([Record.DEFINE, 2, "aten::as_strided", [FIRST, [4000], [1], 0], {}], [2, 20, [10]])
+    with pytest.raises(Failed, match="out of bounds"):
+        guest.sync()
+
+
 def test_memory_that_grew_under_a_loss_counts(connect) -> None:
     guest = connect(memory_bytes=LEASE)
     guest.upload(1, torch.ones(MILLION // 4))

@@ -115,3 +115,8 @@ def test_recurrent_layers_are_not_given_to_cudnn():
         layer = nn.LSTM(2, 3).cuda()
         layer.flatten_parameters()
         assert layer(torch.ones(1, 1, 2).cuda())[0].shape == (1, 1, 3)
+
+
+def test_storages_are_shared_as_on_cuda(device):
+    storage = torch.ones(2, device=device).untyped_storage()
+    assert storage.is_shared() and storage.share_memory_() is storage

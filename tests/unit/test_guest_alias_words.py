@@ -187,3 +187,18 @@ def test_a_scripted_module_from_a_file_moves_both_ways(cuda):
     same(module.to("cuda")(torch.ones(1, 2, device="cuda")), expected)
     assert all(each.is_cuda for each in module.state_dict().values())
     torch.testing.assert_close(module.cpu()(torch.ones(1, 2)).detach(), expected)
+
+
+def test_weights_that_a_script_shares_are_shared_after_it_has_moved():
+    tied = torch.nn.Sequential(torch.nn.Linear(2, 2, bias=False), torch.nn.Linear(2, 2, bias=False))
+    tied[1].weight = tied[0].weight
+    buffer = io.BytesIO()
+    torch.jit.save(torch.jit.script(tied), buffer)
+    buffer.seek(0)
+    with bind(InProcessStream(), alias="cuda"):
+        there = torch.jit.load(buffer, map_location="cuda")
+        assert len(list(there.parameters())) == 1
+        again = io.BytesIO()
+        torch.jit.save(there, again)
+    again.seek(0)
+    assert len(list(torch.jit.load(again).parameters())) == 1

@@ -145,6 +145,19 @@ def test_attributes_of_plain_parameters_move_along(device):
     assert layer.weight.no_decay and layer.to("cpu").weight.no_decay
 
 
+def test_files_keep_the_attributes_of_plain_tensors_and_parameters(device):
+    module = nn.Linear(2, 2)
+    module.weight.tag = "weights"
+    plain = torch.ones(2, device=device)
+    plain.tag = "plain"
+    file = io.BytesIO()
+    torch.save((module.to(device), plain), file)
+    file.seek(0)
+    loaded, tensor = torch.load(file, weights_only=False)
+    assert (loaded.weight.tag, tensor.tag) == ("weights", "plain")
+    assert type(loaded.weight) is nn.Parameter and vars(tensor) == {"tag": "plain"}
+
+
 def test_copies_and_files_keep_the_class(device):
     x, parameter = Marked([1.0, 2.0]).to(device), Own(torch.ones(2, device=device))
     x.mark = parameter.mark = [3]

@@ -21,7 +21,12 @@ _EMPTY = frozenset((
     "empty_like.out", "empty_permuted.out", "empty_strided.out", "new_empty.out", "new_empty_strided.out",
 ))  # fmt: skip
 _STRIDED = frozenset(("empty_strided", "new_empty_strided"))
-_LOSSES = frozenset(("mse_loss", "smooth_l1_loss"))  # the result keeps the memory of its summands
+# Results keep more memory than they show: a loss that of its summands, the others room for the most there could be.
+_SHRUNK = frozenset((
+    "mse_loss", "smooth_l1_loss", "col2im", "_unique", "_unique2", "unique_consecutive", "unique_dim",
+    "unique_dim_consecutive",
+))  # fmt: skip
+_SHRUNK_THERE = frozenset(("mse_loss", "smooth_l1_loss", "col2im"))  # also with out=; those of several results copy
 _CTC = "_ctc_loss"
 
 
@@ -54,24 +59,28 @@ def _grown(kernel: Callable[..., Any]) -> Callable[..., Any]:
     return resize
 
 
-def _summed(kernel: Callable[..., Any]) -> Callable[..., Any]:
-    def loss(*args: Any, **kwargs: Any) -> Any:
+def _shrunk(kernel: Callable[..., Any]) -> Callable[..., Any]:
+    def call(*args: Any, **kwargs: Any) -> Any:
         made = kernel(*args, **kwargs)
-        return made.clone() if made.untyped_storage().nbytes() > made.nbytes else made
+        return tuple([_as_shown(each) for each in made]) if isinstance(made, tuple) else _as_shown(made)
 
-    return loss
+    return call
 
 
-def _summed_there(kernel: Callable[..., Any]) -> Callable[..., Any]:
-    """What it writes to has grown by the memory of the summands; only the sum was written."""
+def _as_shown(made: torch.Tensor) -> torch.Tensor:
+    return made.clone() if made.untyped_storage().nbytes() > made.nbytes else made
 
-    def loss(*args: Any, out: torch.Tensor, **kwargs: Any) -> Any:
+
+def _shrunk_there(kernel: Callable[..., Any]) -> Callable[..., Any]:
+    """What it writes to has grown to more than it shows; only that was written."""
+
+    def call(*args: Any, out: torch.Tensor, **kwargs: Any) -> Any:
         before = out.untyped_storage().nbytes()
         result = kernel(*args, out=out, **kwargs)
         zero_from(out, max(before, out.storage_offset() * out.itemsize + out.nbytes))
         return result
 
-    return loss
+    return call
 
 
 def _ctc_loss(kernel: Callable[..., Any]) -> Callable[..., Any]:
@@ -98,8 +107,10 @@ def zeroing(name: str, kernel: Callable[..., Any]) -> Callable[..., Any]:
     if bare in _STRIDED:
         return _zeroed_with_gaps(kernel)
     base, _, overload = bare.partition(".")
-    if base in _LOSSES:
-        return _summed_there(kernel) if overload else _summed(kernel)
+    if base in _SHRUNK and not overload:
+        return _shrunk(kernel)
+    if base in _SHRUNK_THERE:
+        return _shrunk_there(kernel)
     if base == _CTC:
         return _ctc_loss(kernel)
     return _grown(kernel) if name in GROWING or bare == "empty.out" else kernel

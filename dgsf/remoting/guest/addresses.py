@@ -66,6 +66,14 @@ class RemoteStorage:
 
     __len__ = size
 
+    def is_shared(self) -> bool:
+        return True  # as on CUDA
+
+    _is_shared = is_shared
+
+    def share_memory_(self) -> RemoteStorage:
+        return self
+
     def __getattr__(self, name: str) -> NoReturn:
         raise AttributeError(f"{name}: {NO_BYTES}")
 

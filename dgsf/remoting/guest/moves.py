@@ -19,8 +19,8 @@ import torch
 from dgsf.remoting.guest import scripts
 from dgsf.remoting.guest.lending import lending
 from dgsf.remoting.guest.outdated import refuse_gradients
-from dgsf.remoting.guest.subclasses import class_after_move, own_attributes
-from dgsf.remoting.guest.tensor import DEVICE_NAME, RemoteTensor
+from dgsf.remoting.guest.subclasses import class_after_move
+from dgsf.remoting.guest.tensor import DEVICE_NAME, RemoteTensor, own_attributes
 
 _here = threading.local()  # `moving`: a move is under way in this thread, its submodules need no second look
 _plain_data: Any = torch.Tensor.data

@@ -37,11 +37,18 @@ def _local(module: Any) -> Any:
 
 
 def exchange(module: Any, fn: Callable[[Any], Any]) -> None:
-    """Give a scripted module other tensors in place; Python's own attributes of it are views of these."""
+    """Give a scripted module other tensors in place; Python's own attributes of it are views of these.
+
+    What several names share, they share afterwards.
+    """
+    made: dict[tuple[Any, ...], Any] = {}
     for part in module.modules():
         for held in (torch._C.ParameterDict(part._c), torch._C.BufferDict(part._c)):
             for name, tensor in held.items():
-                part._c.setattr(name, fn(tensor.detach()).requires_grad_(tensor.requires_grad))
+                place = (tensor.data_ptr() or id(tensor), tensor.shape, tensor.stride(), tensor.dtype)
+                if place not in made:
+                    made[place] = tensor, fn(tensor.detach()).requires_grad_(tensor.requires_grad)
+                part._c.setattr(name, made[place][1])
 
 
 def is_loaded(module: Any) -> bool:

@@ -17,7 +17,7 @@ import torch
 
 from dgsf.errors import OpNotAllowed
 from dgsf.remoting.guest.replacing import replace
-from dgsf.remoting.guest.tensor import RemoteTensor, refit
+from dgsf.remoting.guest.tensor import RemoteTensor, own_attributes, refit
 
 _as_subclass = torch.Tensor.as_subclass
 _SILENT = torch._C._disabled_torch_function_impl
@@ -42,11 +42,6 @@ class Joined(RemoteTensor):
         if id(self) not in memo:
             memo[id(self)] = _again(RemoteTensor.__deepcopy__(self, memo), type(self))
         return memo[id(self)]
-
-
-def own_attributes(tensor: Any) -> dict[str, Any]:
-    """What a program has hung on a tensor."""
-    return {name: value for name, value in vars(tensor).items() if name not in ("_h", "_m", "_is_param")}
 
 
 def _of_class(local: torch.Tensor, kind: type, wants_grad: bool) -> Any:

@@ -54,6 +54,11 @@ class Handle:
         return self.root
 
 
+def own_attributes(tensor: Any) -> dict[str, Any]:
+    """What a program has hung on a tensor."""
+    return {name: value for name, value in vars(tensor).items() if name not in ("_h", "_m", "_is_param")}
+
+
 class RemoteTensor(torch.Tensor):
     """A tensor on the remote device."""
 
@@ -131,6 +136,7 @@ class RemoteTensor(torch.Tensor):
             local = torch.nn.Parameter(local, requires_grad=self.requires_grad)
         else:
             local.requires_grad_(self.requires_grad)
+        local.__dict__.update(own_attributes(self))
         return local.__reduce_ex__(protocol)
 
     def data_ptr(self) -> int:
