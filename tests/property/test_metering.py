@@ -90,33 +90,3 @@ def test_an_honest_program_pays_once_for_what_it_does_whatever_dies(steps):
             program.do("replayed", program.command)
         assert program.meter.device_us == done
         assert program.used - lost_work <= program.meter.device_us
-
-
-def test_what_the_platform_owes_stays_free_though_the_guest_loses_the_next_device() -> None:
-    meter = Meter()
-    meter.attached(1, replay=False)
-    meter.told(10_000_000, 0, 1)
-    meter.lost(by_guest=False)
-    meter.attached(1, replay=True)
-    meter.told(1_000_000, 0, 1)
-    meter.lost(by_guest=True)
-    meter.attached(1, replay=True)
-    meter.told(10_000_000, 0, 1)
-    assert meter.device_us == 10_000_000
-
-
-def test_a_replay_that_was_paid_earns_no_more_than_the_work_itself() -> None:
-    meter = Meter()
-    meter.attached(1, replay=False)
-    meter.told(10_000_000, 0, 1)
-    for _ in range(3):
-        meter.lost(by_guest=True)
-        meter.attached(1, replay=True)
-        meter.told(10_000_000, 0, 1)
-    meter.lost(by_guest=False)
-    meter.attached(1, replay=True)
-    before = meter.device_us
-    meter.told(20_000_000, 0, 1)
-    assert meter.device_us == before, "free as far as a replay of the work may take"
-    meter.told(20_000_007, 0, 1)
-    assert meter.device_us == before + 7

@@ -45,6 +45,20 @@ def attached():
     return life(Begin(1), Opened(1))
 
 
+def paid(device_us, command=1):
+    """A meter on its first device, which has told so much."""
+    meter = Meter()
+    meter.attached(1, replay=False)
+    meter.told(device_us, 0, command)
+    return meter
+
+
+def lose(meter, *, by_guest):
+    """Its device, and have another."""
+    meter.lost(by_guest=by_guest)
+    meter.attached(1, replay=True)
+
+
 def test_a_guest_begins_and_gets_a_device():
     session = SessionLife()
     assert session.way is Way.refuse
@@ -147,20 +161,15 @@ def test_device_time_is_the_executors_clock_by_its_devices_price():
 
 
 def test_a_move_goes_on_at_the_new_devices_price():
-    meter = Meter()
-    meter.attached(1, replay=False)
-    meter.told(100, 0, 1)
+    meter = paid(100, 1)
     meter.moved(10)
     meter.told(5, 0, 2)
     assert (meter.device_us, meter.cost_nano) == (105, 150)
 
 
 def test_a_replay_is_free_up_to_the_command_that_ends_it():
-    meter = Meter()
-    meter.attached(1, replay=False)
-    meter.told(1_000_000, 0, 9)
-    meter.lost(by_guest=False)
-    meter.attached(1, replay=True)
+    meter = paid(1_000_000, 9)
+    lose(meter, by_guest=False)
     meter.told(900_000, 0, 4)
     meter.replay_ended(6)
     meter.told(1_100_000, 0, 6)
@@ -170,22 +179,16 @@ def test_a_replay_is_free_up_to_the_command_that_ends_it():
 
 
 def test_a_guest_that_never_ends_its_replay_pays_in_the_end():
-    meter = Meter()
-    meter.attached(1, replay=False)
-    meter.told(1_000_000, 0, 9)
-    meter.lost(by_guest=False)
-    meter.attached(1, replay=True)
+    meter = paid(1_000_000, 9)
+    lose(meter, by_guest=False)
     meter.told(5_000_000, 0, 4)
     assert meter.device_us == 4_000_000
 
 
 def test_losses_during_a_replay_do_not_add_up_to_free_time():
-    meter = Meter()
-    meter.attached(1, replay=False)
-    meter.told(1_000_000, 0, 9)
+    meter = paid(1_000_000, 9)
     for _ in range(5):
-        meter.lost(by_guest=False)
-        meter.attached(1, replay=True)
+        lose(meter, by_guest=False)
         meter.told(1_000_000, 0, 4)
     assert meter.device_us == 1_000_000
     meter.told(9_000_000, 0, 4)
@@ -193,22 +196,16 @@ def test_losses_during_a_replay_do_not_add_up_to_free_time():
 
 
 def test_who_loses_a_device_by_its_own_doing_pays_for_the_replay():
-    meter = Meter()
-    meter.attached(1, replay=False)
-    meter.told(1_000_000, 0, 9)
-    meter.lost(by_guest=True)
-    meter.attached(1, replay=True)
+    meter = paid(1_000_000, 9)
+    lose(meter, by_guest=True)
     meter.told(1_000_000, 0, 9)
     assert meter.device_us == 2_000_000
 
 
 def test_free_time_earns_no_free_time():
-    meter = Meter()
-    meter.attached(1, replay=False)
-    meter.told(1_000_000, 0, 1)
+    meter = paid(1_000_000, 1)
     for _ in range(10):
-        meter.lost(by_guest=False)
-        meter.attached(1, replay=True)
+        lose(meter, by_guest=False)
         meter.told(2_000_000, 0, 1)
         meter.replay_ended(1)
     assert meter.device_us == 1_000_000 and meter.replaying
@@ -217,12 +214,31 @@ def test_free_time_earns_no_free_time():
 
 
 def test_what_a_checkpoint_covers_is_not_repeated():
-    meter = Meter()
-    meter.attached(1, replay=False)
-    meter.told(10_000_000, 0, 1)
+    meter = paid(10_000_000, 1)
     meter.told(10_200_000, 0, 2, covered_us=10_000_000)
     meter.told(10_300_000, 0, 3, covered_us=10_000_000)
-    meter.lost(by_guest=False)
-    meter.attached(1, replay=True)
+    lose(meter, by_guest=False)
     meter.told(5_000_000, 0, 1)
     assert meter.device_us == 10_300_000 + 5_000_000 - 600_000
+
+
+def test_what_the_platform_owes_stays_free_though_the_guest_loses_the_next_device():
+    meter = paid(10_000_000, 1)
+    lose(meter, by_guest=False)
+    meter.told(1_000_000, 0, 1)
+    lose(meter, by_guest=True)
+    meter.told(10_000_000, 0, 1)
+    assert meter.device_us == 10_000_000
+
+
+def test_a_replay_that_was_paid_earns_no_more_than_the_work_itself():
+    meter = paid(10_000_000, 1)
+    for _ in range(3):
+        lose(meter, by_guest=True)
+        meter.told(10_000_000, 0, 1)
+    lose(meter, by_guest=False)
+    before = meter.device_us
+    meter.told(20_000_000, 0, 1)
+    assert meter.device_us == before, "free as far as a replay of the work may take"
+    meter.told(20_000_007, 0, 1)
+    assert meter.device_us == before + 7
