@@ -1,8 +1,9 @@
 """What sessions have uploaded, kept by digest: one folder per tenant on this device, within a budget.
 
 The folders lie in the platform's shared memory; a session's worker sees its own tenant's only.  Executors write
-and verify the files; this module makes the folders and removes what was not used longest.  A file that is mapped
-somewhere may be removed: who has it keeps it.  Nothing here reads a content.
+and verify the files; this module makes the folders and removes what was not used longest, and what an executor that
+was killed has left unfinished.  A file that is mapped somewhere may be removed: who has it keeps it.  Nothing here
+reads a content.
 """
 
 from __future__ import annotations
@@ -10,9 +11,14 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+
+from dgsf.remoting.protocol import DRAFT_PREFIX
+
+ABANDONED_SECONDS = 60.0  # nobody has written to an unfinished content for so long
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,13 +27,17 @@ class _Content:
     size: int
     path: str
 
+    def abandoned(self, now: float) -> bool:
+        return os.path.basename(self.path).startswith(DRAFT_PREFIX) and now - self.used > ABANDONED_SECONDS
+
 
 class ContentsKeeper:
     """The contents of one device."""
 
-    def __init__(self, area: Path, device: str, budget_bytes: int) -> None:
+    def __init__(self, area: Path, device: str, budget_bytes: int, now: Callable[[], float] = time.time) -> None:
         self._root = area / f"contents-{device.replace('/', '-')}"
         self._budget = budget_bytes
+        self._now = now
 
     def folder(self, tenant_id: int) -> Path:
         """This tenant's folder. Its workers run as users of their own, so all of them must be able to write."""
@@ -43,11 +53,11 @@ class ContentsKeeper:
     def prune(self) -> int:
         """Remove what was not used longest until the rest fits the budget; returns the bytes removed."""
         found = sorted(self._contents(), key=lambda content: content.used, reverse=True)
-        kept = removed = 0
+        kept, removed, now = 0, 0, self._now()
         for content in found:
-            kept += content.size
-            if kept > self._budget:
-                kept -= content.size
+            if kept + content.size <= self._budget and not content.abandoned(now):
+                kept += content.size
+            else:
                 with contextlib.suppress(OSError):
                     os.unlink(content.path)
                     removed += content.size

@@ -11,6 +11,11 @@ from blake3 import blake3
 DIGEST_BYTES = 32
 
 
+def new_hash() -> blake3:
+    """For bytes that come one piece after the other: `update` with each, then `digest`."""
+    return blake3()
+
+
 def digest_of(data: bytes | bytearray | memoryview) -> bytes:
     """Of these bytes; other threads may run meanwhile."""
     digest: bytes = blake3(data).digest()

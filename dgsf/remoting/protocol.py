@@ -94,6 +94,7 @@ CONSTANT = "t"
 INLINE_BYTES = 64 * 1024
 BULK_BYTES = 1024 * 1024  # of one bulk frame
 BULK_HEADER = struct.Struct("<I")
+DRAFT_PREFIX = "."  # of the file of a content that is not whole yet, beside those that are named by their hash
 
 DTYPES = (
     "float32", "float64", "float16", "bfloat16", "uint8", "int8", "int16", "int32", "int64", "bool",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 
 import msgspec
@@ -154,13 +156,21 @@ def test_the_whole_lease_can_be_used_however_tensors_came_and_went(connect) -> N
 
 
 # --- contents
+def publish(contents: Contents, digest: bytes, data: torch.Tensor) -> bool:
+    """As if it had come in two pieces."""
+    draft, whole = contents.draft(data.numel()), memoryview(data.numpy())
+    draft.add(whole[:7])
+    draft.add(whole[7:])
+    return contents.publish(digest, draft)
+
+
 @pytest.mark.parametrize("on_disk", [True, False])
 def test_a_content_is_private_to_who_writes_to_it(tmp_path: Path, on_disk: bool) -> None:
     contents = Contents(str(tmp_path) if on_disk else "")
     data = torch.arange(1000, dtype=torch.int64).view(torch.uint8)
     digest = digest_of(memoryview(data.numpy()))
     assert contents.find(digest, 8000) is None
-    contents.publish(digest, data.clone())
+    publish(contents, digest, data)
     first, second = contents.find(digest, 8000), contents.find(digest, 8000)
     first.zero_()
     assert torch.equal(second, data) and torch.equal(contents.find(digest, 8000), data)
@@ -168,7 +178,7 @@ def test_a_content_is_private_to_who_writes_to_it(tmp_path: Path, on_disk: bool)
 
 
 def test_a_content_that_lies_about_its_name_is_not_kept(tmp_path: Path) -> None:
-    assert not Contents(str(tmp_path)).publish(b"\0" * 32, torch.zeros(4, dtype=torch.uint8))
+    assert not publish(Contents(str(tmp_path)), b"\0" * 32, torch.zeros(4, dtype=torch.uint8))
     assert not list(tmp_path.iterdir())
 
 
@@ -176,8 +186,35 @@ def test_a_full_disk_leaves_the_session_its_own_copy(tmp_path: Path) -> None:
     contents = Contents(str(tmp_path / "missing"))
     data = torch.ones(16, dtype=torch.uint8)
     digest = digest_of(bytes(data.numpy()))
-    contents.publish(digest, data)
+    publish(contents, digest, data)
     assert torch.equal(contents.find(digest, 16), data)
+
+
+@pytest.mark.parametrize("when", ["full", "removed"])
+def test_a_file_that_cannot_be_finished_leaves_the_session_its_own_copy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    contents = Contents(str(tmp_path))
+    data = torch.arange(100, dtype=torch.uint8)
+    draft, whole = contents.draft(100), memoryview(data.numpy())
+    draft.add(whole[:40])
+    if when == "full":
+        write = os.write
+        rest = iter([5])  # so many bytes more, then none
+
+        def write_less(file: int, piece: memoryview) -> int:
+            for count in rest:
+                return write(file, piece[:count])
+            raise OSError(errno.ENOSPC, "full")
+
+        monkeypatch.setattr(os, "write", write_less)
+    else:
+        (left,) = tmp_path.iterdir()
+        left.unlink()
+    draft.add(whole[40:])
+    assert contents.publish(digest_of(whole), draft)
+    assert torch.equal(contents.find(digest_of(whole), 100), data)
+    assert not list(tmp_path.iterdir())
 
 
 def test_own_copies_of_contents_are_bounded() -> None:
@@ -185,7 +222,7 @@ def test_own_copies_of_contents_are_bounded() -> None:
     several = [torch.full((100,), value, dtype=torch.uint8) for value in range(5)]
     digests = [digest_of(bytes(each.numpy())) for each in several]
     for digest, each in zip(digests, several, strict=True):
-        contents.publish(digest, each)
+        publish(contents, digest, each)
         assert contents.has(digest, 100)  # the newest is there for whoever waits for it
     assert [contents.has(digest, 100) for digest in digests] == [False, False, False, True, True]
 

@@ -14,6 +14,7 @@ import torch
 from dgsf.errors import DgsfError, OutOfMemory, ProtocolError, RemoteOpError
 from dgsf.remoting.executor import uploads
 from dgsf.remoting.executor.contents import check_digest
+from dgsf.remoting.executor.drafts import ContentTransfer, Draft
 from dgsf.remoting.executor.incoming_state import StateTransfer
 from dgsf.remoting.executor.memory import too_much
 from dgsf.remoting.protocol import Record, Status
@@ -84,15 +85,26 @@ class Arrivals:
             self._put(handle, uploads.shaped(transfer.raw, kind, sizes))
         return None
 
-    def open(self, number: int, size: int, new: bool = False) -> uploads.Transfer:
-        """Memory for a transfer, or a way for its bytes to nowhere; the same one if it is open, unless it is `new`."""
-        if number in self.transfers and not new:
+    def open(self, number: int, size: int) -> uploads.Transfer:
+        """Memory for a transfer, or a way for its bytes to nowhere; the same one if it is open."""
+        if number in self.transfers:
             return self.transfers.get(number)
         try:
             self._machine.memory.reserve(size)
         except OutOfMemory:
             return self.transfers.open(number, size, unwanted=True)
         return self.transfers.open(number, size)
+
+    def _open_draft(self, number: int, size: int) -> Draft | None:
+        """Where a content goes as it comes; None, and a way for its bytes to nowhere, if there is no memory for it."""
+        try:
+            self._machine.memory.reserve(size)
+        except OutOfMemory:
+            self.transfers.open(number, size, unwanted=True)
+            return None
+        draft = self._machine.contents.draft(size)
+        self.transfers.open(number, size, make=lambda size: ContentTransfer(draft, size, self.transfers.passage))
+        return draft
 
     def open_state(self, head_bytes: int, size: int, number: int) -> StateTransfer:
         """The way for a whole state; the same one if it is open."""
@@ -154,18 +166,18 @@ class Arrivals:
             raise ProtocolError(f"content {digest.hex()[:16]} was not asked for")
         if type(size) is not int or size != announced or size <= 0:
             raise ProtocolError(f"content {digest.hex()[:16]} comes in {size!r} bytes; {announced!r} were announced")
-        transfer = self.open(number, size, new=True)
+        draft = self._open_draft(number, size)
         self._coming.add(digest)
 
-        def finished(raw: torch.Tensor) -> None:
-            if transfer.unwanted:
+        def finished() -> None:
+            if draft is None:
                 self._refused[digest] = too_much(size, self._machine.memory.live, self._machine.memory.lease)
-            elif not self._machine.contents.publish(digest, raw):
+            elif not self._machine.contents.publish(digest, draft):
                 self._refused[digest] = RemoteOpError(_CHANGED)
             del self._needed[digest]
             self._coming.discard(digest)
 
-        transfer.finished = finished
+        self.transfers.get(number).finished = finished
 
     # --- helpers
     def _room(self, handle: int, size: int) -> bool:

@@ -1,20 +1,20 @@
 """Contents that the device has already: files named by the hash of their bytes, shared by a tenant's sessions.
 
-A content is published only after its bytes were hashed, by renaming, so a file under its name is whole.  It is
-mapped privately: writing to such a tensor copies the page and never reaches the file.
+A content is published only after its bytes were hashed (`drafts.py`), by renaming, so a file under its name is whole.
+It is mapped privately: writing to such a tensor copies the page and never reaches the file.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-import secrets
 
 import torch
 
 from dgsf.config import GIB
 from dgsf.errors import ProtocolError
-from dgsf.remoting.digest import DIGEST_BYTES, digest_of
+from dgsf.remoting.digest import DIGEST_BYTES
+from dgsf.remoting.executor.drafts import Draft
 
 
 def check_digest(digest: object) -> bytes:
@@ -56,23 +56,17 @@ class Contents:
         except (OSError, RuntimeError):  # removed in between
             return None
 
-    def publish(self, digest: bytes, raw: torch.Tensor) -> bool:
-        """Keep these bytes under their name; False if it is not theirs."""
-        data = memoryview(raw.numpy())
-        if digest_of(data) != digest:
+    def draft(self, size: int) -> Draft:
+        """For a content that comes."""
+        return Draft(self._folder, size)
+
+    def publish(self, digest: bytes, draft: Draft) -> bool:
+        """Keep what has come under its name; False if it is not that of these bytes."""
+        if not draft.is_of(digest):
+            draft.drop()
             return False
-        if not self._folder:
-            self._keep(digest, raw)
-            return True
-        path = os.path.join(self._folder, digest.hex())
-        partial = os.path.join(self._folder, f".{secrets.token_hex(8)}")
-        try:
-            _write(partial, data)
-            os.rename(partial, path)
-        except OSError:  # full: this session goes on with its own copy
-            with contextlib.suppress(OSError):
-                os.unlink(partial)
-            self._keep(digest, raw)
+        if not (self._folder and draft.publish(os.path.join(self._folder, digest.hex()))):
+            self._keep(digest, draft.raw)  # this session goes on with its own copy
         return True
 
     def _keep(self, digest: bytes, raw: torch.Tensor) -> None:
@@ -81,14 +75,3 @@ class Contents:
         total = sum(kept.numel() for kept in self._own.values())
         while total > self._own_bytes and len(self._own) > 1:
             total -= self._own.pop(next(iter(self._own))).numel()
-
-
-def _write(path: str, data: memoryview) -> None:
-    """For all workers of the tenant, who have users of their own, to read; only they see the folder."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    try:
-        os.fchmod(descriptor, 0o444)
-        while data:
-            data = data[os.write(descriptor, data) :]
-    finally:
-        os.close(descriptor)

@@ -24,7 +24,7 @@ _EMPTY = raw_memory(0)[0]  # stands for every storage without bytes
 class StateTransfer(Transfer):
     """The transfer of a RESTORE; `head` and `pieces` are whole when it is complete."""
 
-    __slots__ = ("_head_memory", "_landed", "_limits", "_place", "_places", "_taken", "head", "pieces")
+    __slots__ = ("_head_memory", "_landed", "_limits", "_place", "_places", "head", "pieces")
 
     def __init__(self, head_bytes: int, size: int, through: Memory, limits: Limits = _USUAL) -> None:
         if type(head_bytes) is not int or not 0 < head_bytes <= size:
@@ -39,14 +39,9 @@ class StateTransfer(Transfer):
         self._places = [self._head_memory]  # what is to be filled, in this order
         self._place = 0  # the first of them that is not full
         self._landed = 0  # bytes that it has
-        self._taken = 0  # of the frame that is being received
-
-    def take(self, size: int) -> memoryview:
-        self._taken = size
-        return super().take(size)
 
     def landed(self) -> None:
-        rest, self._taken = self._memory[: self._taken], 0
+        rest = self.passed()
         while len(rest):
             if self._place == len(self._places):
                 raise ProtocolError("a state has more bytes than its storages")

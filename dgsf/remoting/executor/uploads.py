@@ -59,10 +59,10 @@ def small(code: Any, sizes: Any, data: Any) -> torch.Tensor:
 class Transfer:
     """Memory that is being filled by bulk frames; `unwanted`: the bytes must come, but are thrown away.
 
-    `through`: they come through this buffer, as unwanted ones do, from which `landed` has to take them.
+    `through`: they come through this buffer, as unwanted ones do, from which `landed` has to take what has `passed`.
     """
 
-    __slots__ = ("_memory", "_passing", "_size", "filled", "finished", "held_bytes", "raw", "unwanted")
+    __slots__ = ("_memory", "_passing", "_size", "_taken", "filled", "finished", "held_bytes", "raw", "unwanted")
 
     def __init__(self, size: int, through: Memory | None = None, unwanted: bool = False) -> None:
         self._passing = through is not None
@@ -70,18 +70,24 @@ class Transfer:
         self.held_bytes = 0 if self._passing else size
         self._size = size
         self.filled = 0
+        self._taken = 0  # bytes of the frame that is being received
         self.unwanted = unwanted
-        self.finished: Callable[[torch.Tensor], None] | None = None  # called with the bytes, once they are there
+        self.finished: Callable[[], None] | None = None  # called once the bytes are there
 
     @property
     def complete(self) -> bool:
         return self.filled == self._size
 
     def take(self, size: int) -> memoryview:
-        start, self.filled = self.filled, self.filled + size
+        start, self.filled, self._taken = self.filled, self.filled + size, size
         if self.filled > self._size:
             raise ProtocolError(f"a transfer of {self._size} bytes got {self.filled}")
         return self._memory[:size] if self._passing else self._memory[start : self.filled]
+
+    def passed(self) -> memoryview:
+        """What is in the buffer, once."""
+        data, self._taken = self._memory[: self._taken], 0
+        return data
 
     def landed(self) -> None:
         """What was taken last is there."""
@@ -140,5 +146,5 @@ class Transfers:
         transfer = self._open[number]
         transfer.landed()
         if transfer.complete and transfer.finished is not None:
-            transfer.finished(transfer.raw)
+            transfer.finished()
             self.close(number)
