@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 PORT ?= 8700
 DATA_DIR ?= .dgsf
 
-.PHONY: help setup demo up check format test test-fast opinfo bench clean
+.PHONY: help setup demo up check format test test-fast traces opinfo bench clean
 .DEFAULT_GOAL := help
 
 help: ## list the commands
@@ -54,6 +54,9 @@ test: $(VENV)/.dev ## all tests
 
 test-fast: $(VENV)/.dev ## only the pure tests, in seconds
 	$(BIN)/python -m pytest tests/unit tests/property
+
+traces: $(VENV)/.dev ## keep-warm over the published traces, where you have them (2 minutes)
+	$(BIN)/python -m pytest -n 2 tests/traces
 
 opinfo: $(VENV)/.dev ## every operator case of torch on the remote device (10 minutes; OPINFO='--over session')
 	OMP_NUM_THREADS=1 $(BIN)/python tests/opinfo/run.py --known tests/opinfo/KNOWN.md $(OPINFO)

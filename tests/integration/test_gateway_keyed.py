@@ -102,7 +102,7 @@ async def test_the_same_key_of_another_tenant_is_another_key(world: World, key):
 async def test_repeats_join_the_running_call(world: World, key):
     release = world.workers.hold()
     tasks = [asyncio.create_task(world.call(Idempotency_Key=key)) for _ in range(5)]
-    await eventually(lambda: world.gateway.counters.in_flight == 5)
+    await eventually(lambda: world.gateway.counters.in_flight == 5 and world.workers.seen)  # so the key is theirs
     mismatch = await world.call(body=b"[1]", Idempotency_Key=key)
     release.set()
     answers = await asyncio.gather(*tasks)
