@@ -6,6 +6,9 @@ with one round trip per operation.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from loadtests.ours import platform
 from loadtests.plan import Plan
 from loadtests.remoting.on_cpu import DEVICES
@@ -18,6 +21,7 @@ FAR_MS = (1.0, 10.0)
 # Few long kernels: what is compared is a small difference of long times, and where a process happens to have its memory
 # makes it up to a sixth slower or faster for as long as it lives, native or not.  So all are started several times.
 STARTS = {"ct_scan": 5}
+FAR_STARTS = 3
 SHORT_KERNEL_SECONDS = 300e-6  # kernels shorter than this on average: the way is most of the time
 
 
@@ -34,17 +38,25 @@ def measure(plan: Plan) -> Section:
 def _near(plan: Plan, section: Section, full: dict[str, str], naive: dict[str, str], name: str) -> None:
     """One workload natively, as it is meant, and naively."""
     program, delay = f"workload-{name}", ("--delay-ms", str(NEAR_MS))
-    all_starts: list[list[Runner]] = []
-    for _ in range(STARTS.get(name, 1)):
-        made = [
+
+    def start() -> list[Any]:
+        return [
             runner(plan, program, "native"),
             runner(plan, program, "attached", *delay, environment=full),
             runner(plan, program, "attached", *delay, name=f"{program}-naive", environment=naive),
         ]
-        with side_by_side(plan, *made) as runners:
-            alternate(plan, runners, seconds=1.0)
+
+    _rows(section, PROGRAMS[program].what, *_measured(plan, start, STARTS.get(name, 1), seconds=1.0))
+
+
+def _measured(plan: Plan, start: Callable[[], list[Any]], starts: int, seconds: float) -> list[Runner]:
+    """The rounds of all starts, runner by runner."""
+    all_starts: list[list[Runner]] = []
+    for _ in range(starts):
+        with side_by_side(plan, *start()) as runners:
+            alternate(plan, runners, seconds)
         all_starts.append(runners)
-    _rows(section, PROGRAMS[program].what, *(joined(each) for each in zip(*all_starts, strict=True)))
+    return [joined(each) for each in zip(*all_starts, strict=True)]
 
 
 def _rows(section: Section, what: str, native: Runner, full: Runner, naive: Runner) -> None:
@@ -65,13 +77,14 @@ def _rows(section: Section, what: str, native: Runner, full: Runner, naive: Runn
 
 def _far(plan: Plan, section: Section, environment: dict[str, str], delay_ms: float) -> None:
     """ResNet-50: one round trip per forward, and no more time than the way takes."""
-    made = [
-        runner(plan, "resnet50", "native"),
-        runner(plan, "resnet50", "attached", "--delay-ms", str(delay_ms), environment=environment),
-    ]
-    with side_by_side(plan, *made) as runners:
-        alternate(plan, runners)
-    native, remote = runners
+
+    def start() -> list[Any]:
+        return [
+            runner(plan, "resnet50", "native"),
+            runner(plan, "resnet50", "attached", "--delay-ms", str(delay_ms), environment=environment),
+        ]
+
+    native, remote = _measured(plan, start, FAR_STARTS, seconds=2.0)
     what = f"ResNet-50, {delay_ms:g} ms"
     section.rows.append(single(f"{what}: round trips per forward", remote.typical("round_trips"), at_most(1)))
     bound = [seconds + 4 * delay_ms / 1e3 + remote.typical("bytes_out") / 1e9 for seconds in native.seconds]
