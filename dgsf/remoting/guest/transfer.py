@@ -97,10 +97,15 @@ def _dense_order(tensor: torch.Tensor) -> list[int] | None:
     return order
 
 
+def is_dense(tensor: torch.Tensor) -> bool:
+    """Whether its elements lie side by side in some order of its dimensions, so that its layout can be sent."""
+    return _dense_order(tensor) is not None
+
+
 def download(tensor: RemoteTensor) -> torch.Tensor:
     """A CPU copy of a remote tensor, with its strides where it is dense."""
     local = fetch(tensor)
-    if local.stride() == tensor.stride() or _dense_order(tensor) is None:
+    if local.stride() == tensor.stride() or not is_dense(tensor):
         return local
     return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype).copy_(local)
 
