@@ -30,3 +30,22 @@ def end(tensor: Any) -> int:
     """Where a tensor ends, in bytes from the beginning of its memory."""
     reach = reach_bytes(tensor.dtype, tensor.shape, tensor.stride())
     return int(tensor.storage_offset()) * int(tensor.element_size()) + reach
+
+
+def dense_order(tensor: torch.Tensor) -> list[int] | None:
+    """The dimensions from the widest stride to the narrowest, if the tensor is dense in that order."""
+    if tensor.is_contiguous():
+        return list(range(tensor.dim()))
+    sizes, strides = tensor.shape, tensor.stride()
+    order = sorted(range(tensor.dim()), key=lambda dim: -strides[dim])
+    expected = 1
+    for dim in reversed(order):
+        if strides[dim] != expected:
+            return None
+        expected *= sizes[dim]
+    return order
+
+
+def is_dense(tensor: torch.Tensor) -> bool:
+    """Whether its elements lie side by side in some order of its dimensions."""
+    return dense_order(tensor) is not None

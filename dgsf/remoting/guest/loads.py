@@ -20,11 +20,10 @@ import torch
 from dgsf.remoting.guest import quantised
 from dgsf.remoting.guest import tensor as tensors
 from dgsf.remoting.guest.bound import bound
-from dgsf.remoting.guest.cutting import cut
+from dgsf.remoting.guest.cutting import cut, is_dense
 from dgsf.remoting.guest.lending import Loans, lending
 from dgsf.remoting.guest.replacing import replace, replace_item, standing_for
 from dgsf.remoting.guest.tensor import DEVICE_NAME, RemoteTensor, refit
-from dgsf.remoting.guest.transfer import is_dense
 
 _here = threading.local()  # `load`: the one that is under way in this thread
 _PRIORITY = 19  # asked before torch's own way for cuda

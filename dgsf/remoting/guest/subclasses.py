@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from dgsf.errors import OpNotAllowed
+from dgsf.remoting.guest.archives import local_copy
 from dgsf.remoting.guest.replacing import replace
 from dgsf.remoting.guest.tensor import RemoteTensor, own_attributes, refit
 
@@ -31,7 +32,7 @@ class Joined(RemoteTensor):
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         plain = _as_subclass(self.detach() if self.is_leaf else self, RemoteTensor)
-        local = _of_class(plain.detach().cpu(), self._own, self.requires_grad)
+        local = _of_class(local_copy(plain), self._own, self.requires_grad)
         local.__dict__.update(own_attributes(self))
         return local.__reduce_ex__(protocol)
 
