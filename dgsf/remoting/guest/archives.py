@@ -174,7 +174,7 @@ def _joined(seen: set[_Seen]) -> list[_Joint]:
 
 
 def _pickle_away(obj: Any, pickle_module: Any, protocol: int) -> None:
-    class Pickler(pickle_module.Pickler):  # type: ignore[misc, name-defined]
+    class Pickler(pickle_module.Pickler):
         def persistent_id(self, obj: Any) -> Any:
             return "storage" if isinstance(obj, torch.storage.TypedStorage) or torch.is_storage(obj) else None
 
