@@ -54,6 +54,25 @@ class Own(nn.Parameter):
         return self * 2
 
 
+class Scaled(nn.Parameter):
+    """Says itself how it is made."""
+
+    made = 0
+
+    def __new__(cls, data=None, requires_grad=True):
+        new = super().__new__(cls, data, requires_grad)
+        new.scale = 3
+        return new
+
+    def __init__(self, *_):
+        Scaled.made += 1
+
+
+class Renewed(torch.Tensor):
+    def again(self):
+        return type(self)(self)
+
+
 class Inner(torch.Tensor):
     """Does operations itself."""
 
@@ -172,6 +191,27 @@ def test_copies_and_files_keep_the_class(device):
     assert type(loaded) is Marked and loaded.mark == [3] and loaded.tolist() == [1, 2]
     file.seek(0)
     assert is_both(torch.load(file, weights_only=False, map_location=device)["x"], Marked)
+
+
+def test_a_parameter_that_says_how_it_is_made_is_copied_so(device):
+    for where in ("cpu", device):
+        module = nn.Module()
+        module.p = Scaled(torch.ones(2, device=where), False)
+        before = Scaled.made
+        copied = copy.deepcopy(module).p
+        assert Scaled.made == before + 1 and isinstance(copied, Scaled) and copied.scale == 3
+        assert copied.device == module.p.device and not copied.requires_grad
+        copied.zero_()
+        assert module.p.tolist() == [1, 1]
+
+
+def test_a_class_makes_another_of_itself(device):
+    for where in ("cpu", device):
+        x = torch.ones(2, device=where).as_subclass(Renewed)
+        again = x.again()
+        again.add_(1)
+        assert isinstance(again, Renewed) and again.device == x.device and x.tolist() == [2, 2]
+        assert is_both(again, Renewed) == (where == device)
 
 
 @pytest.mark.parametrize(

@@ -145,17 +145,15 @@ def _autocast_queries(stack: ExitStack) -> None:
 
 def _loading(original: Any) -> Any:
     def load(f: Any, map_location: Any = None, *args: Any, **kwargs: Any) -> Any:
-        if callable(map_location):
-            return placing.by_function(original, f, map_location, *args, **kwargs)
         return original(f, _places(map_location), *args, **kwargs)
 
-    return load
+    return standing_for(load, original)
 
 
 def _places(location: Any) -> Any:
     """A map_location, which may say where to go for each place that there was."""
-    if location is None:
-        location = {"cuda": "cuda", "cuda:0": "cuda:0"}
+    if callable(location):
+        return placing.heard(location)
     if isinstance(location, dict):
         return {before: translate(now) for before, now in location.items()}
     return translate(location)
@@ -173,7 +171,9 @@ def _classes(stack: ExitStack) -> None:
         original(self, translate(device))
 
     replace(stack, context, "__init__", enter)
-    replace(stack, torch, "load", _loading(torch.load))
+    load = _loading(torch.load)
+    replace(stack, torch, "load", load)
+    replace(stack, torch.serialization, "load", load)
     scripted = torch.jit.load
 
     def load_script(f: Any, map_location: Any = None, *args: Any, **kwargs: Any) -> Any:

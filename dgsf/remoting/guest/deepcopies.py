@@ -3,9 +3,8 @@
 What shared memory shares it in the deep copy, too; a shallow copy shares it with the original.
 
 torch copies a tensor's whole storage, once per deepcopy, and cuts the tensor out of that copy.  A remote tensor has no
-storage here, but its handle knows the tensor that its memory was made for.  That memory is bytes: tensors of several
-types may share it, and it need not be whole elements of each.  Parameters are copied alone, without gradients, as
-torch's are.
+storage here, but its handle knows the tensor that its memory was made for.  Parameters are copied alone, without
+gradients, as torch's are.
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ from typing import Any
 
 import torch
 
+from dgsf.remoting.guest.cutting import cut, end, start
 from dgsf.remoting.guest.layout import Layout, reach_bytes
 
 _OWN = ("_h", "_m")
@@ -57,14 +57,11 @@ def _joined(tensor: Any, copies: dict[int, Any]) -> Any:
     if number not in copies:
         copies[number] = _whole(tensor, made_for)
     whole = copies[number]
-    if whole._m is tensor._m and not tensor.storage_offset():
-        return whole.detach()
-    if _end(whole) < _end(tensor):
+    if end(whole) < end(tensor):
         raise RuntimeError(
             "deepcopy: a remote tensor was resized after a view of it was made; clone one of the two first"
         )
-    typed = _start(whole, tensor.dtype)
-    return typed.as_strided(tensor.shape, tensor.stride(), tensor.storage_offset()).detach()
+    return cut(whole, tensor.dtype, tensor.shape, tensor.stride(), tensor.storage_offset())
 
 
 def _whole(tensor: Any, made_for: Layout) -> Any:
@@ -73,19 +70,5 @@ def _whole(tensor: Any, made_for: Layout) -> Any:
         new = tensor.clone()
         if new.stride() == tensor.stride():
             return new
-    size = max(_reach(made_for), _end(tensor))
-    return _start(tensor, torch.uint8).as_strided((size,), (1,), 0).clone()
-
-
-def _start(tensor: Any, dtype: torch.dtype) -> Any:
-    """A tensor of this type at the beginning of the same memory; an empty one has no elements to be torn."""
-    return tensor if tensor.dtype is dtype else tensor.as_strided((0,), (1,), 0).view(dtype)
-
-
-def _end(tensor: Any) -> int:
-    """Where a tensor ends, in bytes from the beginning of its memory."""
-    return int(tensor.storage_offset()) * int(tensor.element_size()) + _reach(tensor._m)
-
-
-def _reach(layout: Layout) -> int:
-    return reach_bytes(layout.dtype, layout.size, layout.stride)
+    size = max(reach_bytes(made_for.dtype, made_for.size, made_for.stride), end(tensor))
+    return start(tensor, torch.uint8).as_strided((size,), (1,), 0).clone()

@@ -41,17 +41,17 @@ class _Offer(NamedTuple):
 class Loans:
     """The tensors of one move, and who was given their bytes."""
 
-    def __init__(self, tensors: Iterable[torch.Tensor], threads: ThreadPoolExecutor) -> None:
+    def __init__(self, threads: ThreadPoolExecutor) -> None:
+        self._threads = threads
         self._offers: dict[Region, _Offer] = {}
         self.borrowers: set[Any] = set()
-        for tensor in tensors:
-            self._offer(tensor, threads)
 
-    def _offer(self, tensor: torch.Tensor, threads: ThreadPoolExecutor) -> None:
+    def offer(self, tensor: torch.Tensor, is_sure: bool = False) -> None:
+        """Its owner will give it up before the move is over; is_sure: it is plain, even if torch does not say so."""
         region = _region(tensor)
-        if region is not None and region not in self._offers and is_plain(tensor):
+        if region is not None and region not in self._offers and (is_sure or is_plain(tensor)):
             storage, writes = StorageWeakRef(tensor.untyped_storage()), _writes_of(tensor)
-            self._offers[region] = _Offer(storage, writes, _version(writes), threads.submit(_digest, tensor))
+            self._offers[region] = _Offer(storage, writes, _version(writes), self._threads.submit(_digest, tensor))
 
     def digest_of(self, tensor: torch.Tensor) -> bytes | None:
         """The hash of a tensor whose bytes may be used as they are; None if they may not."""
@@ -68,17 +68,19 @@ class Loans:
 
 
 @contextmanager
-def lending(tensors: Iterable[torch.Tensor]) -> Iterator[None]:
+def lending(tensors: Iterable[torch.Tensor] = ()) -> Iterator[Loans]:
     """Inside, uploads of these tensors borrow their memory; at the end they copy what others still hold."""
     with ExitStack() as stack:
-        threads = ThreadPoolExecutor(min(MAX_THREADS, len(os.sched_getaffinity(0))), "dgsf-hash")
-        loans = Loans(tensors, threads)
+        loans = Loans(threads := ThreadPoolExecutor(min(MAX_THREADS, len(os.sched_getaffinity(0))), "dgsf-hash"))
+        for tensor in tensors:
+            loans.offer(tensor)
+            del tensor
         del tensors  # nobody is to hold them on our account
         stack.callback(loans.settle)  # a move that failed in the middle has left some with their owner
         stack.enter_context(threads)
         _current.append(loans)
         stack.callback(_current.remove, loans)
-        yield
+        yield loans
 
 
 def current() -> Loans | None:

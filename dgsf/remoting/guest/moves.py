@@ -1,4 +1,4 @@
-"""Whole modules and checkpoints on their way to or from the device.
+"""Whole modules on their way to or from the device.
 
 A module's parameters keep their identity when they move, as they do on CUDA: weights stay tied, hooks go along,
 and an optimizer that was built before goes on with the same parameters.  Results of before, with their graphs, keep the
@@ -20,7 +20,7 @@ from dgsf.remoting.guest import scripts
 from dgsf.remoting.guest.lending import lending
 from dgsf.remoting.guest.outdated import refuse_gradients
 from dgsf.remoting.guest.subclasses import class_after_move
-from dgsf.remoting.guest.tensor import DEVICE_NAME, RemoteTensor, own_attributes
+from dgsf.remoting.guest.tensor import RemoteTensor, own_attributes
 
 _here = threading.local()  # `moving`: a move is under way in this thread, its submodules need no second look
 _plain_data: Any = torch.Tensor.data
@@ -146,87 +146,3 @@ def _crosses(module: Any, fn: Any) -> bool:
     for kind in {type(each) for each in module.parameters()}:
         class_after_move(kind, RemoteTensor)  # refused before anything has moved
     return True
-
-
-def loading(original: Any) -> Any:
-    """`torch.load` whose map_location may be the remote device, or a map to it: read here, then moved."""
-
-    def load(f: Any, map_location: Any = None, *args: Any, **kwargs: Any) -> Any:
-        if isinstance(map_location, dict):
-            return _by_map(original, f, map_location, *args, **kwargs)
-        if not _is_remote(map_location):
-            return original(f, map_location, *args, **kwargs)
-        return Mover(torch.device(map_location)).value(original(f, "cpu", *args, **kwargs))
-
-    return load
-
-
-def _by_map(original: Any, f: Any, places: dict[Any, Any], *args: Any, **kwargs: Any) -> Any:
-    """Where each storage was says where it goes; torch itself has no storages on the remote device."""
-    targets = [place for place in places.values() if _is_remote(place)]
-    if not targets:
-        return original(f, places, *args, **kwargs)
-    going: set[int] = set()
-
-    def place(storage: Any, location: str) -> Any:
-        target = places.get(location, location)
-        if not _is_remote(target):
-            return torch.serialization.default_restore_location(storage, target)
-        going.add(storage._cdata)
-        return storage
-
-    return Mover(torch.device(targets[0]), going).value(original(f, place, *args, **kwargs))
-
-
-def _is_remote(location: Any) -> bool:
-    """Whether this map_location is the remote device."""
-    if isinstance(location, str):
-        location = torch.device(location)
-    return isinstance(location, torch.device) and location.type == DEVICE_NAME
-
-
-class Mover:
-    """Moves the tensors of a loaded object, all or those of some storages; one that occurs twice stays one."""
-
-    def __init__(self, device: torch.device, storages: set[int] | None = None) -> None:
-        self._device = device
-        self._storages = storages
-        self._moved: dict[int, tuple[Any, Any]] = {}
-
-    def value(self, value: Any) -> Any:
-        found = self._moved.get(id(value))
-        if found is not None:
-            return found[1]
-        new = self._new(value)
-        self._moved[id(value)] = (value, new)
-        return new
-
-    def _goes(self, tensor: torch.Tensor) -> bool:
-        return self._storages is None or tensor.untyped_storage()._cdata in self._storages
-
-    def _new(self, value: Any) -> Any:
-        if isinstance(value, torch.nn.Module):
-            goes = any(self._goes(tensor) for tensor in (*value.parameters(), *value.buffers()))
-            return value.to(self._device) if goes else value
-        if isinstance(value, torch.Tensor) and not self._goes(value):
-            return value
-        if isinstance(value, torch.nn.Parameter):
-            return _like(torch.nn.Parameter(value.detach().to(self._device), value.requires_grad), value)
-        if isinstance(value, torch.Tensor):
-            return _like(value.detach().to(self._device).requires_grad_(value.requires_grad), value)
-        if isinstance(value, dict):
-            for name in value:
-                value[name] = self.value(value[name])
-            return value
-        if isinstance(value, list):
-            value[:] = [self.value(item) for item in value]
-            return value
-        if type(value) is tuple:
-            return tuple(self.value(item) for item in value)
-        return value
-
-
-def _like(tensor: Any, loaded: Any) -> Any:
-    """With the attributes that were loaded with it."""
-    tensor.__dict__.update(own_attributes(loaded))
-    return tensor

@@ -18,6 +18,7 @@ from dgsf.remoting.guest import (
     encoders,
     fused,
     lists,
+    loads,
     moves,
     nested,
     outdated,
@@ -47,10 +48,10 @@ def install(stack: ExitStack) -> None:
     replace(stack, torch, "save", save)
     replace(stack, torch.serialization, "save", save)
     replace(stack, torch.Tensor, "data", moves.exchangeable_data)
-    replace(stack, torch, "load", moves.loading(torch.load))
     replace(stack, torch, "Generator", _Generator)
     accelerator.install(stack)
     encoders.install(stack)
+    loads.install(stack)
     nested.install(stack)
     outdated.install(stack)
     parallel.install(stack)

@@ -21,6 +21,12 @@ def replace(stack: ExitStack, owner: Any, name: str, new: Any) -> None:
         stack.callback(setattr, owner, name, before)
 
 
+def replace_item(stack: ExitStack, table: dict[str, Any], name: str, new: Any) -> None:
+    """Set what a table has under this name until the stack ends."""
+    stack.callback(table.__setitem__, name, table[name])
+    table[name] = new
+
+
 def standing_for(new: Any, original: Any) -> Any:
     """A function with the name of the one that it replaces, and a note of which that is."""
     new.__name__ = getattr(original, "__name__", new.__name__)

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from dgsf.errors import OpNotAllowed
+from dgsf.remoting.guest.archives import local_copy
 from dgsf.remoting.guest.replacing import replace
 from dgsf.remoting.guest.tensor import RemoteTensor, own_attributes, refit
 
@@ -30,8 +31,7 @@ class Joined(RemoteTensor):
     _own: type  # the program's class
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        plain = _as_subclass(self.detach() if self.is_leaf else self, RemoteTensor)
-        local = _of_class(plain.detach().cpu(), self._own, self.requires_grad)
+        local = _of_class(local_copy(_plain(self)), self._own, self.requires_grad)
         local.__dict__.update(own_attributes(self))
         return local.__reduce_ex__(protocol)
 
@@ -39,9 +39,16 @@ class Joined(RemoteTensor):
         return _again(RemoteTensor.__copy__(self), type(self))
 
     def __deepcopy__(self, memo: dict[Any, Any]) -> Any:
-        if id(self) not in memo:
+        if id(self) not in memo and issubclass(self._own, torch.nn.Parameter):  # made anew, as torch does it
+            memo[id(self)] = self._own(_plain(self).detach().clone(), self.requires_grad)
+        elif id(self) not in memo:
             memo[id(self)] = _again(RemoteTensor.__deepcopy__(self, memo), type(self))
         return memo[id(self)]
+
+
+def _plain(tensor: Any) -> Any:
+    """The same tensor, of our class alone."""
+    return _as_subclass(tensor.detach() if tensor.is_leaf else tensor, RemoteTensor)
 
 
 def _of_class(local: torch.Tensor, kind: type, wants_grad: bool) -> Any:
@@ -86,12 +93,26 @@ def _names(kind: type) -> dict[str, Any]:
     return {
         "__module__": kind.__module__,
         "__qualname__": kind.__qualname__,
-        "__new__": lambda cls, *args, **kwargs: kind(*args, **kwargs),  # what its methods make with type(self)
+        "__new__": _making(kind),
         "__torch_function__": listens if listens is _SILENT else classmethod(_listening(kind)),
         "__reduce_ex__": Joined.__reduce_ex__,
         **_copying(kind),
         "_own": kind,
     }
+
+
+def _making(kind: Any) -> Any:
+    """What its methods make with type(self)(...): one of the program's class, there or here."""
+
+    def __new__(cls: Any, *args: Any, **kwargs: Any) -> Any:
+        if kind.__new__ is torch.Tensor.__new__ and args and isinstance(args[0], RemoteTensor):
+            return as_subclass(args[0].detach(), kind)
+        made = kind.__new__(kind, *args, **kwargs)
+        if not isinstance(made, cls):  # then Python leaves it to us
+            made.__init__(*args, **kwargs)
+        return made
+
+    return __new__
 
 
 def _copying(kind: Any) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import torch
 
 from dgsf.errors import UsageError
 from dgsf.remoting.guest.bound import OTHER_SESSION, bound
+from dgsf.remoting.guest.cutting import dense_order, is_dense
 from dgsf.remoting.guest.elements import cut_from_whole
 from dgsf.remoting.guest.encode import DTYPE_CODE
 from dgsf.remoting.guest.kinds import Kind
@@ -65,7 +66,7 @@ def fill_pending(tensor: RemoteTensor, source: torch.Tensor) -> bool:
     """Make a pending tensor of a CPU tensor's values, in one upload if its layout allows; False if it does not."""
     if tensor._h.id >= 0 or tensor.shape != source.shape or tensor._h.free != bound.need().free:
         return False
-    order = _dense_order(tensor)
+    order = dense_order(tensor)
     if order is None:
         return False
     stream, layout = bound.need(), bound.layouts.like(tensor)
@@ -83,24 +84,10 @@ def fill_pending(tensor: RemoteTensor, source: torch.Tensor) -> bool:
     return True
 
 
-def _dense_order(tensor: torch.Tensor) -> list[int] | None:
-    """The dimensions from the widest stride to the narrowest, if the tensor is dense in that order."""
-    if tensor.is_contiguous():
-        return list(range(tensor.dim()))
-    sizes, strides = tensor.shape, tensor.stride()
-    order = sorted(range(tensor.dim()), key=lambda dim: -strides[dim])
-    expected = 1
-    for dim in reversed(order):
-        if strides[dim] != expected:
-            return None
-        expected *= sizes[dim]
-    return order
-
-
 def download(tensor: RemoteTensor) -> torch.Tensor:
     """A CPU copy of a remote tensor, with its strides where it is dense."""
     local = fetch(tensor)
-    if local.stride() == tensor.stride() or _dense_order(tensor) is None:
+    if local.stride() == tensor.stride() or not is_dense(tensor):
         return local
     return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype).copy_(local)
 
