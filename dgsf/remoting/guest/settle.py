@@ -127,7 +127,7 @@ class _Settler:
 def run_elsewhere(plan: Plan, args: Any, kwargs: Any) -> Callable[[], Any] | None:
     """How to do a call that is not for the device, or None."""
     if plan.takes_device and (device := kwargs.get("device")) is not None and device.type != "dgsf":
-        return lambda: local.like_on_cpu(plan, args, kwargs)
+        return lambda: local.make_elsewhere(plan, args, kwargs)
     if any(isinstance(value, torch.Generator) for value in (*args, *kwargs.values())):
         return lambda: local.run(plan, args, kwargs)
     if plan.float_lists and _is_mixed(plan, args, kwargs):
