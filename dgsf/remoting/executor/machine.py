@@ -171,6 +171,7 @@ class Machine:
                     self.handles.fail(out, earlier, kind.outs, tell=False)
                     return
                 error = RemoteOpError(f"{kind.name}: there is no tensor of handle {handle}")
+        self.changes.handles.update([handles[place] for place in kind.writes if place < len(handles)])  # some, maybe
         failure = CallFailure.of(self.calls, kind.refusal or self._told(kind.name, error))
         self.handles.fail(out, failure, kind.outs)
         if kind.grows:
