@@ -301,7 +301,7 @@ class Machine:
         try:
             self.device.set_rng_state(state)
         except RuntimeError as error:
-            raise ProtocolError("that is not the state of a random number generator") from error
+            self.handles.tell(CallFailure.of(self.calls, self._told("set_rng_state", error)))
 
     def _live_bytes(self) -> int:
         return self.device.memory_of(self.handles.tensors) + self.arrivals.transfers.bytes

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from dgsf.errors import OpNotAllowed
-from dgsf.remoting.guest import cuda
+from dgsf.remoting.guest import one_device
 from dgsf.remoting.guest import tensor as tensors
 from dgsf.remoting.guest.moves import Mover
 from dgsf.remoting.guest.replacing import replace
@@ -30,7 +30,7 @@ def install(stack: ExitStack) -> None:
 
 
 def _cuda(self: Any, device: Any = None, non_blocking: bool = False) -> Any:
-    cuda.only(device)
+    one_device.only(device, "cuda")
     if not getattr(_here, "asking", False):
         raise OpNotAllowed(NO_STORAGE)
     return _THERE
