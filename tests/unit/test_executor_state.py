@@ -226,6 +226,24 @@ def test_a_restored_session_goes_on_as_the_first_would_have(connect) -> None:
     assert again[0] == later[0] + 1 and sorted(len(piece) for piece in changed.values()) == [12, 24]
 
 
+@pytest.mark.parametrize("in_a_trace", [False, True])
+def test_what_a_call_wrote_before_it_failed_is_saved(connect, in_a_trace: bool) -> None:
+    first, second = connect(), connect()
+    put = define(5, "aten::index_put_", hole(0), [hole(1)], hole(2))
+    first.send(*KINDS, put, [Record.TRACE, 1, [[5, 0, [absolute(1), absolute(2), absolute(3)]]]])
+    first.upload(1, torch.zeros(4))
+    first.upload(2, torch.tensor([0, 1, 9]))
+    first.upload(3, torch.ones(3))
+    head, pieces = snapshot(first, 0)
+    first.send([Record.RUN, 1, 50, 0, 1] if in_a_trace else [5, 50, [1, 2, 3]])
+    with pytest.raises(Failed, match="out of bounds"):
+        first.sync()
+    assert first.fetch(1).tolist() == [1, 1, 0, 0]
+    later, changed = snapshot(first, head[0])
+    restore(second, later, {**pieces, **changed})
+    assert second.fetch(1).tolist() == [1, 1, 0, 0]
+
+
 def test_restored_tensors_without_bytes_grow_each_on_its_own(connect) -> None:
     first, second = connect(), connect()
     for handle in (1, 2):

@@ -334,3 +334,37 @@ def test_the_end_of_a_tensor_runs_no_python_in_which_a_ctrl_c_would_be_lost():
         sys.setprofile(None)
     assert sorted(freed) == [7, 8]
     assert entered == []
+
+
+def test_the_class_of_a_parameter_makes_parameters(device):
+    module = torch.nn.Linear(2, 2).to(device)
+    for old, wants in ((module.weight, True), (module.bias.requires_grad_(False), False)):
+        new = type(old)(torch.ones(2, device=device), requires_grad=old.requires_grad)
+        assert isinstance(new, torch.nn.Parameter) and new.requires_grad is wants and new.device.type == device.type
+    kept = type(old)(torch.ones(2, device=device), **old.__dict__)
+    assert isinstance(kept, torch.nn.Parameter) and kept.tolist() == [1.0, 1.0]
+    local = type(old)(torch.ones(2), requires_grad=False)
+    assert isinstance(local, torch.nn.Parameter) and local.device.type == "cpu"
+    with pytest.raises(TypeError, match="add requires_grad="):
+        type(old)(torch.ones(2, device=device))
+
+
+def test_two_tensors_are_set_to_the_same_only_if_they_are_the_same_part_of_one_memory(device):
+    a = torch.arange(6.0, device=device)
+    assert a.is_set_to(a) and a.is_set_to(a.detach()) and a.is_set_to(a.view(6))
+    assert not a.is_set_to(a.clone()) and not a.is_set_to(a.view(2, 3)) and not a[1:3].is_set_to(a[2:4])
+    assert torch.empty(2, device=device).set_(a).is_set_to(a) and a[1:3].is_set_to(a[1:3])
+
+
+@pytest.mark.parametrize("make", [
+    lambda d: torch.arange(16.0).view(2, 8).div(3).half().to(d), lambda d: torch.arange(9.0).to(d).requires_grad_() * 1,
+    lambda d: torch.nn.Parameter(torch.arange(11.0).to(d)), lambda d: torch.ones(0, 3, dtype=torch.half).to(d),
+    lambda d: torch.zeros(30, 50, 50, dtype=torch.half).to(d), lambda d: torch.tensor(1.5, dtype=torch.half).to(d),
+])  # fmt: skip
+def test_lines_are_broken_where_torch_breaks_its_own(device, make):
+    remote = repr(make(device))
+    lines = remote.removeprefix("Parameter containing:\n").splitlines()
+    assert lines[0].startswith("tensor(") and max(map(len, lines)) <= 80 and "device='dgsf:0'" in remote
+    assert all(line.index(line.strip()) == len("tensor(") for line in lines[1:] if line.strip()[:1].isalpha())
+    bare = "".join(remote.split()).replace(",device='dgsf:0'", "")
+    assert bare == "".join(repr(make("cpu")).split())

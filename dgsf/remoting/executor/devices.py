@@ -7,6 +7,7 @@ give their own answers behind the same few methods.
 from __future__ import annotations
 
 import hashlib
+import struct
 import time
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -20,7 +21,8 @@ from dgsf.remoting.executor.stand_ins import on_cpu
 from dgsf.remoting.executor.zeroed import zeroing
 
 _OVER_LISTS = ("_foreach_", "_fused_adam", "_fused_sgd")
-_STATE_BYTES = (16, 5056)  # of generators on CUDA and on the CPU
+_CUDA_STATE = struct.Struct("<QQ")  # of a generator: seed and offset
+_STATE_BYTES = (_CUDA_STATE.size, 5056)  # of generators on CUDA and on the CPU
 
 
 class Device(Protocol):
@@ -169,8 +171,13 @@ def quickest(overload: Any, name: str) -> Callable[..., Any]:
 
 
 def restore(generator: Any, state: bytes) -> None:
-    """Go on with this state; one of another kind of device gives a seed that is always the same for it."""
-    if len(state) in _STATE_BYTES and len(state) != generator.get_state().numel():
-        generator.manual_seed(int.from_bytes(hashlib.sha256(state).digest()[:7]))
-    else:
+    """Go on with this state; one of another kind of device gives a seed that is always the same for it.
+
+    CUDA's is a seed and how far its numbers went: if they did not, it is that seed on every device.
+    """
+    if len(state) not in _STATE_BYTES or len(state) == generator.get_state().numel():
         generator.set_state(torch.frombuffer(bytearray(state), dtype=torch.uint8))
+    elif len(state) == _CUDA_STATE.size and not _CUDA_STATE.unpack(state)[1]:
+        generator.manual_seed(_CUDA_STATE.unpack(state)[0])
+    else:
+        generator.manual_seed(int.from_bytes(hashlib.sha256(state).digest()[:7]))

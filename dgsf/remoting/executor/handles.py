@@ -49,7 +49,12 @@ class Handles:
         if out not in self._why:
             insort(self._failed, out)
         self._why[out] = (out + count, failure)
-        if tell and self.untold is None:
+        if tell:
+            self.tell(failure)
+
+    def tell(self, failure: CallFailure) -> None:
+        """With the next answer, if it is the first."""
+        if self.untold is None:
             self.untold = failure
 
     def lost_to(self, handle: int) -> CallFailure | None:

@@ -171,6 +171,7 @@ class Machine:
                     self.handles.fail(out, earlier, kind.outs, tell=False)
                     return
                 error = RemoteOpError(f"{kind.name}: there is no tensor of handle {handle}")
+        self.changes.handles.update([handles[place] for place in kind.writes if place < len(handles)])  # some, maybe
         failure = CallFailure.of(self.calls, kind.refusal or self._told(kind.name, error))
         self.handles.fail(out, failure, kind.outs)
         if kind.grows:
@@ -300,7 +301,7 @@ class Machine:
         try:
             self.device.set_rng_state(state)
         except RuntimeError as error:
-            raise ProtocolError("that is not the state of a random number generator") from error
+            self.handles.tell(CallFailure.of(self.calls, self._told("set_rng_state", error)))
 
     def _live_bytes(self) -> int:
         return self.device.memory_of(self.handles.tensors) + self.arrivals.transfers.bytes

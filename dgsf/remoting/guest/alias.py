@@ -62,8 +62,6 @@ def _named(function: Any) -> Any:
     def made(*args: Any, **kwargs: Any) -> Any:
         if "device" in kwargs:
             kwargs["device"] = translate(kwargs["device"])
-        if kwargs.get("generator") is cuda.GENERATOR:  # what is drawn from anyway
-            del kwargs["generator"]
         return function(*args, **kwargs)
 
     return standing_for(made, function)

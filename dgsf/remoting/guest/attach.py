@@ -11,6 +11,7 @@ from dgsf.errors import UsageError
 from dgsf.remoting.guest import alias as aliases
 from dgsf.remoting.guest import backend, interrupts, patches
 from dgsf.remoting.guest.bound import bound
+from dgsf.remoting.guest.generators import GENERATOR
 from dgsf.remoting.guest.kinds import Stream
 from dgsf.remoting.guest.plans import forget
 
@@ -27,7 +28,7 @@ def bind(stream: Stream, alias: str = "") -> Iterator[torch.device]:
         interrupts.put_off(stack)
         bound.to(stream, alias)
         stack.callback(bound.to, None)
-        stream.seed(torch.initial_seed())  # the program may have set it before it had a device
+        GENERATOR.manual_seed(torch.initial_seed())  # the program may have set it before it had a device
         torch.autograd.set_multithreading_enabled(False)
         stack.callback(torch.autograd.set_multithreading_enabled, threads)
         patches.install(stack)

@@ -5,9 +5,11 @@ The casts are operations of their own, so autograd sees them as it does elsewher
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
+
+from dgsf.remoting.guest.failures import guarded
 
 aten = torch.ops.aten
 _NAME = "dgsf"
@@ -19,7 +21,8 @@ LOWER = (
     "addmv", "addr", "matmul", "einsum", "mm", "mv", "linalg_vecdot", "linear", "addbmm", "baddbmm", "bmm",
     "chain_matmul", "linalg_multi_dot", "lstm_cell", "gru_cell", "rnn_tanh_cell", "rnn_relu_cell", "lstm.input",
     "lstm.data", "gru.input", "gru.data", "rnn_tanh.input", "rnn_tanh.data", "rnn_relu.input", "rnn_relu.data",
-    "scaled_dot_product_attention",
+    "scaled_dot_product_attention", "_scaled_dot_product_flash_attention", "_convolution", "_convolution.deprecated",
+    "_thnn_fused_lstm_cell", "_thnn_fused_gru_cell",
 )  # fmt: skip
 
 FULL = (
@@ -31,7 +34,10 @@ FULL = (
     "multilabel_margin_loss", "soft_margin_loss", "triplet_margin_loss", "multi_margin_loss",
     "binary_cross_entropy_with_logits", "cross_entropy_loss", "dist", "pdist", "cdist", "renorm", "logsumexp",
     "prod", "prod.dim_int", "softmax.int", "log_softmax.int", "cumprod", "cumsum", "linalg_vector_norm",
-    "linalg_matrix_norm", "sum", "sum.dim_IntList",
+    "linalg_matrix_norm", "linalg_matrix_norm.str_ord", "sum", "sum.dim_IntList", "rms_norm", "frobenius_norm.dim",
+    "upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d", "_upsample_nearest_exact1d",
+    "_upsample_nearest_exact2d", "_upsample_nearest_exact3d", "upsample_linear1d", "upsample_bilinear2d",
+    "_upsample_bilinear2d_aa", "upsample_trilinear3d", "upsample_bicubic2d", "_upsample_bicubic2d_aa",
 )  # fmt: skip
 
 WIDEST = [
@@ -46,9 +52,15 @@ WIDEST = [
     "index_put",
     "tensordot",
     "scatter_add",
-    "cat",
-    "stack",
 ]
+
+_BANNED = (
+    "torch.nn.functional.binary_cross_entropy and torch.nn.BCELoss are unsafe to autocast.\n"
+    "Many models use a sigmoid layer right before the binary cross entropy layer.\n"
+    "In this case, combine the two layers using torch.nn.functional.binary_cross_entropy_with_logits\n"
+    "or torch.nn.BCEWithLogitsLoss.  binary_cross_entropy_with_logits and BCEWithLogits are\n"
+    "safe to autocast."
+)  # torch's own words
 
 
 def _castable(value: Any) -> bool:
@@ -89,12 +101,17 @@ def _widest(values: Any) -> torch.dtype:
     return _lower(values)
 
 
+def _banned(*_: Any, **__: Any) -> NoReturn:
+    raise RuntimeError(_BANNED)
+
+
 def register(library: Any) -> None:
     for names, choose in ((LOWER, _lower), (FULL, _full), (WIDEST, _widest)):
         for name in names:
             bare, _, overload = name.partition(".")
             func = getattr(getattr(aten, bare), overload or "default")
             library.impl(name, _kernel(func, choose), "AutocastPrivateUse1")
+    library.impl("binary_cross_entropy", guarded(_banned), "AutocastPrivateUse1")
     everything = torch.library.Library("_", "IMPL")
     everything.fallback(torch.library.fallthrough_kernel, "AutocastPrivateUse1")
     _kept.append(everything)

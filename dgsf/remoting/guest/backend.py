@@ -6,22 +6,30 @@ asks it even for CPU code; with no session it answers for a device that is not t
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from importlib import import_module
 from typing import Any
 
 import torch
 
-from dgsf.remoting.guest import autocast, factories, fused, memory, nested, quantised, special, storages, tensor  # noqa: F401 - `special` registers its operators
+from dgsf.remoting.guest import autocast, factories, fused, nested, quantised, special, storages, tensor  # noqa: F401 - `special` registers its operators
 from dgsf.remoting.guest.bound import FORKED, bound
-from dgsf.remoting.guest.failures import guarded, install
+from dgsf.remoting.guest.failures import install
+from dgsf.remoting.guest.generators import GENERATOR
 from dgsf.remoting.guest.guard import Guard
+from dgsf.remoting.guest.one_device import answers
+from dgsf.remoting.guest.streams import Event, Stream, StreamContext, synchronize
 
 _done: list[Any] = []
 
 
 class DeviceModule:
-    """What `torch.dgsf` is."""
+    """What `torch.dgsf` is; what it says of its only device is in `one_device`."""
+
+    default_generators = (GENERATOR,)
+    synchronize = staticmethod(synchronize)
+
+    def __init__(self) -> None:
+        vars(self).update(answers(tensor.DEVICE_NAME), Stream=Stream, Event=Event, stream=StreamContext)
 
     @property
     def _initialized(self) -> bool:
@@ -43,22 +51,10 @@ class DeviceModule:
     def current_device(self) -> int:
         return 0
 
-    def set_device(self, device: Any) -> None:
-        pass
+    def current_stream(self, device: Any = None) -> Stream:
+        return Stream()
 
-    def device(self, device: Any = None) -> Any:
-        return nullcontext()
-
-    def current_stream(self, device: Any = None) -> None:
-        return None
-
-    def get_device_name(self, device: Any = None) -> str:
-        return "DGSF remote device"
-
-    @guarded
-    def synchronize(self, device: Any = None) -> None:
-        if bound.stream is not None:
-            bound.stream.sync()
+    default_stream = current_stream
 
     def empty_cache(self) -> None:
         pass
@@ -67,29 +63,23 @@ class DeviceModule:
         return bound.why is FORKED
 
     def manual_seed(self, seed: int) -> None:
-        self.manual_seed_all(seed)
+        GENERATOR.manual_seed(seed)
 
-    def manual_seed_all(self, seed: int) -> None:
-        if bound.stream is not None:
-            bound.stream.seed(int(seed))
+    manual_seed_all = manual_seed
 
     def seed(self) -> None:
-        self.manual_seed_all(torch.default_generator.seed())
+        GENERATOR.seed()
 
-    def seed_all(self) -> None:
-        self.seed()
+    seed_all = seed
 
     def initial_seed(self) -> int:
-        return int(torch.initial_seed())
+        return GENERATOR.initial_seed()
 
     def get_rng_state(self, device: Any = None) -> torch.Tensor:
-        if bound.stream is None:
-            return torch.empty(0, dtype=torch.uint8)
-        return bound.stream.rng_state()
+        return GENERATOR.get_state()
 
     def set_rng_state(self, state: torch.Tensor, device: Any = None) -> None:
-        if bound.stream is not None and state.numel():
-            bound.stream.set_rng_state(state)
+        GENERATOR.set_state(state)
 
     def get_rng_state_all(self) -> list[torch.Tensor]:
         return [self.get_rng_state()] if bound.stream is not None else []
@@ -97,18 +87,6 @@ class DeviceModule:
     def set_rng_state_all(self, states: list[torch.Tensor]) -> None:
         for state in states:
             self.set_rng_state(state)
-
-    def memory_allocated(self, device: Any = None) -> int:
-        return memory.allocated()
-
-    def max_memory_allocated(self, device: Any = None) -> int:
-        return memory.peak()
-
-    def mem_get_info(self, device: Any = None) -> tuple[int, int]:
-        return memory.free_and_total()
-
-    def reset_peak_memory_stats(self, device: Any = None) -> None:
-        memory.forget_peak()
 
     def get_amp_supported_dtype(self) -> list[torch.dtype]:
         return [torch.float16, torch.bfloat16]

@@ -3,30 +3,19 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from types import SimpleNamespace
 from typing import Any
 
 import torch
 
-from dgsf.remoting.guest import memory
+from dgsf.remoting.guest import memory, one_device
 from dgsf.remoting.guest.backend import MODULE
+from dgsf.remoting.guest.generators import GENERATOR
 from dgsf.remoting.guest.replacing import replace
-from dgsf.remoting.guest.streams import Event, Stream, StreamContext, of_any_device
+from dgsf.remoting.guest.streams import Event, Stream, StreamContext, of_any_device, synchronize
 from dgsf.remoting.guest.tensor import RemoteTensor
 
-NAME = "DGSF remote device"
-
-
-class Device:
-    """`with torch.cuda.device(0):`; a class, because torch asks whether something is one."""
-
-    def __init__(self, device: Any = None) -> None:
-        only(device)
-        self.idx = 0
-
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, *_: Any) -> None: ...
+_ALIAS = "cuda"
+Device: Any = one_device.device_class(_ALIAS)
 
 
 class DeviceOf(Device):
@@ -45,79 +34,6 @@ class Graph:
         )
 
 
-class DefaultGenerator:
-    """`torch.cuda.default_generators[0]`: the device's own random numbers."""
-
-    device = torch.device("cuda", 0)
-
-    def manual_seed(self, seed: int) -> DefaultGenerator:
-        MODULE.manual_seed(seed)
-        return self
-
-    def seed(self) -> int:
-        MODULE.seed()
-        return MODULE.initial_seed()
-
-    def initial_seed(self) -> int:
-        return MODULE.initial_seed()
-
-    def get_state(self) -> torch.Tensor:
-        return MODULE.get_rng_state()
-
-    def set_state(self, state: torch.Tensor) -> DefaultGenerator:
-        MODULE.set_rng_state(state)
-        return self
-
-
-GENERATOR = DefaultGenerator()
-
-
-def only(device: Any) -> None:
-    """Refuse any device but the first of CUDA, which is the remote one."""
-    kind, _, number = str(device).partition(":") if isinstance(device, str | torch.device) else ("cuda", "", device)
-    if kind != "cuda":
-        raise ValueError(f"expected a cuda device, but got {device}")
-    if str(number or 0) != "0" and number != -1:  # -1: torch's word for "as it is"
-        raise RuntimeError(f"there is only one remote device, cuda:0; cuda:{number} does not exist")
-
-
-def _of_device(answer: Any) -> Any:
-    """A function of torch.cuda whose only argument of weight is the device."""
-
-    def answered(device: Any = None, **_: Any) -> Any:
-        only(device)
-        return answer()
-
-    return answered
-
-
-# What the GPUs of this capability have in common; programs choose sizes of blocks by it.
-_PROPERTIES: dict[str, Any] = {
-    "major": 8,
-    "minor": 0,
-    "multi_processor_count": 1,
-    "warp_size": 32,
-    "max_threads_per_block": 1024,
-    "max_threads_per_multi_processor": 2048,
-    "regs_per_multiprocessor": 65536,
-    "shared_memory_per_block": 48 << 10,
-    "shared_memory_per_block_optin": 163 << 10,
-    "shared_memory_per_multiprocessor": 164 << 10,
-    "L2_cache_size": 40 << 20,
-    "is_integrated": 0,
-    "is_multi_gpu_board": 0,
-    "pci_bus_id": 0,
-    "pci_device_id": 0,
-    "pci_domain_id": 0,
-    "uuid": "",
-    "gcnArchName": NAME,
-}
-
-
-def _properties() -> SimpleNamespace:
-    return SimpleNamespace(name=NAME, total_memory=memory.lease(), **_PROPERTIES)
-
-
 def _zero(*_: Any, **__: Any) -> int:
     return 0
 
@@ -133,11 +49,7 @@ ANSWERS: dict[str, Any] = {
     "_lazy_init": _nothing,
     "device_count": lambda: 1,
     "current_device": _zero,
-    "set_device": _of_device(_nothing),
-    "get_device_name": _of_device(lambda: NAME),
-    "get_device_capability": _of_device(lambda: (8, 0)),
-    "get_device_properties": _of_device(_properties),
-    "synchronize": _of_device(MODULE.synchronize),
+    "synchronize": one_device.of_device(synchronize, _ALIAS),
     "empty_cache": _nothing,
     "ipc_collect": _nothing,
     "manual_seed": MODULE.manual_seed,
@@ -151,7 +63,6 @@ ANSWERS: dict[str, Any] = {
     "set_rng_state_all": MODULE.set_rng_state_all,
     "is_bf16_supported": lambda *_, **__: True,
     "is_current_stream_capturing": lambda: False,
-    "device": Device,
     "device_of": DeviceOf,
     "set_per_process_memory_fraction": _nothing,
     "can_device_access_peer": lambda *_, **__: False,
@@ -171,7 +82,8 @@ ANSWERS: dict[str, Any] = {
     "CUDAGraph": Graph,
     "graph": Graph,
     "make_graphed_callables": Graph,
-    **{name: _of_device(answer) for name, answer in memory.ANSWERS.items()},
+    **one_device.answers(_ALIAS),
+    "device": Device,
 }
 _MARKS = ("range_push", "range_pop", "range_start", "range_end", "mark")  # for a profiler that is not here
 

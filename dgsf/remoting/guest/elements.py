@@ -6,12 +6,15 @@ so only these are brought here.  Switched off (`-elements`), both bring the whol
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import torch
 
 from dgsf.remoting.guest.bound import bound
 from dgsf.remoting.guest.kinds import Stream
+
+_SUFFIX = re.compile(r",\s+(?=\w+=)")  # begins what follows the values: device, dtype, gradient
 
 
 def printed(tensor: torch.Tensor, indent: int) -> str:
@@ -27,6 +30,13 @@ def printed(tensor: torch.Tensor, indent: int) -> str:
             with strings.printoptions(threshold=0):  # it is to look like a part of something larger
                 return str(strings._tensor_str(edges, indent))
     return str(strings._tensor_str(tensor.cpu(), indent))
+
+
+def named_as_torchs(text: str, contents: str) -> str:
+    """What torch prints of a tensor of our class, as it prints one of its own: its lines are as long as the name is."""
+    rest = text[text.index("(") + 1 + len(contents) : -1]
+    suffixes = [each for each in _SUFFIX.split(rest) if each]
+    return str(torch._tensor_str._add_suffixes("tensor(" + contents, suffixes, len("tensor("), False))
 
 
 def _edges(tensor: torch.Tensor, edge: int) -> torch.Tensor:

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from dgsf.remoting.guest.bound import bound
+from dgsf.remoting.guest.generators import seed_alone, state_of
 from dgsf.remoting.guest.kinds import Kind, Meta, Stream
 from dgsf.remoting.guest.modes import FULL, Modes
 
@@ -35,14 +36,13 @@ class LazyStream:
         self.real: Stream | None = None
         self._opener = opener
         self._lock = threading.RLock()
-        self._seed: int | None = None
+        self._seed = 0
 
     def _open(self) -> Stream:
         with self._lock:
             if self.real is None:
                 self.real = self._opener(self._freed)
-                if self._seed is not None:
-                    self.real.seed(self._seed)
+                self.real.seed(self._seed)
                 self._step_aside(self.real)
             return self.real
 
@@ -84,12 +84,16 @@ class LazyStream:
                 self.real.seed(seed)
 
     def rng_state(self) -> torch.Tensor:
-        """Empty for a device that is not there yet; torch asks this of every device, also for CPU code."""
-        return torch.empty(0, dtype=torch.uint8) if self.real is None else self.real.rng_state()
+        """Of a device that is not there yet its seed; torch asks this of every device, also for CPU code."""
+        with self._lock:
+            return state_of(self._seed) if self.real is None else self.real.rng_state()
 
     def set_rng_state(self, state: torch.Tensor) -> None:
-        if state.numel():
+        seed = seed_alone(state)
+        if seed is None:
             self._open().set_rng_state(state)
+        else:
+            self.seed(seed)
 
     def sync(self) -> None:
         if self.real is not None:

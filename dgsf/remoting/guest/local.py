@@ -1,4 +1,4 @@
-"""Calls done in this process on copies: what needs an object that cannot travel, such as a CPU generator."""
+"""Calls done in this process on copies: what needs an object that cannot travel, or makes a tensor elsewhere."""
 
 from __future__ import annotations
 
@@ -13,15 +13,28 @@ from dgsf.remoting.guest.transfer import download, upload
 _CPU = torch.device("cpu")
 
 
-def like_on_cpu(plan: Plan, args: Any, kwargs: Any) -> Any:
-    """`zeros_like(x, device="cpu")` and its kin: only the metadata of the arguments counts."""
+def make_elsewhere(plan: Plan, args: Any, kwargs: Any) -> Any:
+    """A tensor that is asked for on another device, made of remote ones: they are brought here.
 
-    def plain(value: Any) -> Any:
-        if isinstance(value, RemoteTensor):
-            return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=kwargs["device"])
-        return value
+    Not the one that it is only to be like, the first of `zeros_like`, `new_ones` and their kin: of that the metadata
+    counts and not the values.
+    """
+    bare = plan.name.removeprefix("aten::").partition(".")[0]
+    if bare.endswith("_like") or bare.startswith("new_"):
+        args = (_placeholder(args[0], kwargs["device"]), *args[1:])
+    return plan.func(*[_down(value) for value in args], **{name: _down(value) for name, value in kwargs.items()})
 
-    return plan.func(*[plain(value) for value in args], **{name: plain(value) for name, value in kwargs.items()})
+
+def _placeholder(tensor: Any, device: torch.device) -> Any:
+    if not isinstance(tensor, RemoteTensor):
+        return tensor
+    return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=device)
+
+
+def _down(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return [_down(item) for item in value]
+    return download(value) if isinstance(value, RemoteTensor) else value
 
 
 def run(plan: Plan, args: Any, kwargs: Any) -> Any:

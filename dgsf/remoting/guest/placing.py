@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from dgsf.errors import OpNotAllowed
-from dgsf.remoting.guest import cuda, loads
+from dgsf.remoting.guest import loads, one_device
 from dgsf.remoting.guest.replacing import replace
 from dgsf.remoting.guest.storages import NO_STORAGE
 
@@ -27,7 +27,7 @@ def install(stack: ExitStack) -> None:
 
 
 def _cuda(self: Any, device: Any = None, non_blocking: bool = False) -> Any:
-    cuda.only(device)
+    one_device.only(device, "cuda")
     if not getattr(_here, "asking", False):
         raise OpNotAllowed(NO_STORAGE)
     return loads.mark(self)

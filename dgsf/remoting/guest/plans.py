@@ -76,7 +76,7 @@ class Plan:
     func: Any
     name: str
     view: bool
-    dynamic: bool  # what comes out depends on values: always ask
+    dynamic: bool  # what comes out, or whether, depends on values: always ask
     written: tuple[Place, ...]
     returned: tuple[Any, ...]  # per result: the Place of the written argument, or the type of a new one
     takes_device: bool
@@ -116,7 +116,7 @@ def make_plan(func: Any) -> Plan:
         func=func,
         name=func.name(),
         view=(bool(func.is_view) or bare in EXTRA_VIEWS) and special is not _take_apart,
-        dynamic=torch.Tag.dynamic_output_shape in tags or torch.Tag.data_dependent_output in tags,
+        dynamic=torch.Tag.dynamic_output_shape in tags or torch.Tag.data_dependent_output in tags or bare in FALLIBLE,
         written=tuple(dict.fromkeys(written.values())),
         returned=tuple(_returned(result, written) for result in schema.returns),
         takes_device=any(argument.name == "device" for argument in schema.arguments),
@@ -129,6 +129,12 @@ def make_plan(func: Any) -> Plan:
 
 
 EXTRA_VIEWS = frozenset({"_unsafe_view", "_reshape_alias"})
+# What fails on matrices of some values and says so at once on CUDA, too: programs catch that where they call.
+FALLIBLE = frozenset({
+    "cholesky", "cholesky_inverse", "linalg_cholesky", "linalg_eig", "linalg_eigvals", "_linalg_eigvals",
+    "_linalg_eigh", "_linalg_svd", "linalg_inv", "inverse", "linalg_pinv", "linalg_solve", "linalg_lu_factor",
+    "linalg_ldl_factor",
+})  # fmt: skip
 SPECIALS: dict[str, Any] = {}  # operators that are not simply sent, by name with or without overload
 DISTRUSTED: set[str] = set()  # operators whose metadata cannot be inferred here, by bare name or with overload
 

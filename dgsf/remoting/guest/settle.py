@@ -14,6 +14,8 @@ import torch
 from dgsf.errors import UsageError
 from dgsf.remoting.guest import local
 from dgsf.remoting.guest.bound import OTHER_SESSION, bound
+from dgsf.remoting.guest.dispatch import send
+from dgsf.remoting.guest.generators import drawn_from
 from dgsf.remoting.guest.layout import PENDING
 from dgsf.remoting.guest.plans import Plan
 from dgsf.remoting.guest.special import take_apart
@@ -127,12 +129,20 @@ class _Settler:
 def run_elsewhere(plan: Plan, args: Any, kwargs: Any) -> Callable[[], Any] | None:
     """How to do a call that is not for the device, or None."""
     if plan.takes_device and (device := kwargs.get("device")) is not None and device.type != "dgsf":
-        return lambda: local.like_on_cpu(plan, args, kwargs)
-    if any(isinstance(value, torch.Generator) for value in (*args, *kwargs.values())):
+        return lambda: local.make_elsewhere(plan, args, kwargs)
+    generators = [value for value in (*args, *kwargs.values()) if isinstance(value, torch.Generator)]
+    if generators and all(drawn_from(each) for each in generators):
+        return lambda: send(plan, [_undrawn(value) for value in args], {n: _undrawn(v) for n, v in kwargs.items()})
+    if generators:
         return lambda: local.run(plan, args, kwargs)
     if plan.float_lists and _is_mixed(plan, args, kwargs):
         return lambda: take_apart(plan, args, kwargs)
     return None
+
+
+def _undrawn(value: Any) -> Any:
+    """The device draws from its own generator where none is named."""
+    return None if drawn_from(value) else value
 
 
 def _is_mixed(plan: Plan, args: Any, kwargs: Any) -> bool:

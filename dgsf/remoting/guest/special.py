@@ -12,7 +12,7 @@ from dgsf.remoting.guest import encoders, nested
 from dgsf.remoting.guest.dispatch import dispatch, send
 from dgsf.remoting.guest.layout import CONJUGATED, NEGATED, PENDING
 from dgsf.remoting.guest.plans import SPECIALS, Plan, plan_of
-from dgsf.remoting.guest.tensor import RemoteTensor, refit
+from dgsf.remoting.guest.tensor import RemoteTensor, memory_of, refit
 from dgsf.remoting.guest.transfer import again, download, fetch, fill_pending, materialise, to_copy, upload
 
 aten = torch.ops.aten
@@ -88,6 +88,21 @@ def _fill_(plan: Plan, args: Any, kwargs: Any) -> Any:
 @_special("_local_scalar_dense")
 def _value(plan: Plan, args: Any, kwargs: Any) -> Any:
     return fetch(args[0]).item()
+
+
+@_special("_linalg_check_errors")
+def _check_errors(plan: Plan, args: Any, kwargs: Any) -> None:
+    """Whether a factorisation succeeded: programs wait for the error at its line, for which CUDA waits as well."""
+    plan.func(fetch(args[0]), *args[1:], **kwargs)
+
+
+@_special("is_set_to")
+def _is_set_to(plan: Plan, args: Any, kwargs: Any) -> bool:
+    here, there = args
+    if not (isinstance(here, RemoteTensor) and isinstance(there, RemoteTensor)):
+        return False
+    begins = here.storage_offset() == there.storage_offset() and memory_of(here) == memory_of(there)
+    return begins and here.shape == there.shape and here.stride() == there.stride()
 
 
 @_special("_conj_physical")

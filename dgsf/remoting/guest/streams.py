@@ -7,15 +7,28 @@ from typing import Any
 
 import torch
 
-from dgsf.remoting.guest.backend import MODULE
+from dgsf.remoting.guest.bound import bound
+from dgsf.remoting.guest.failures import guarded
 
-_DEVICE = torch.device("cuda", 0)
+_ALIAS = "cuda"
 
 
-class Event:
+@guarded
+def synchronize(device: Any = None) -> None:
+    """Wait for all work of the device."""
+    if bound.stream is not None:
+        bound.stream.sync()
+
+
+class _OfTheDevice:
+    @property
+    def device(self) -> torch.device:
+        return torch.device(bound.name)
+
+
+class Event(_OfTheDevice):
     """A moment in the device's work; recording one with timing waits for the device."""
 
-    device = _DEVICE
     cuda_event = 0
 
     def __init__(self, enable_timing: bool = False, **_: Any) -> None:
@@ -24,11 +37,11 @@ class Event:
 
     def record(self, stream: Any = None) -> None:
         if self._timing:
-            MODULE.synchronize()
+            synchronize()
             self._moment = time.perf_counter()
 
     def synchronize(self) -> None:
-        MODULE.synchronize()
+        synchronize()
 
     def wait(self, stream: Any = None) -> None: ...
 
@@ -42,13 +55,17 @@ class Event:
         raise NotImplementedError("an event of a remote device cannot be given to another process")
 
 
-class Stream:
+class Stream(_OfTheDevice):
     """There is one order of work; a stream is a name for it, and they are all the same."""
 
-    device, device_index, device_type = _DEVICE, 0, int(torch._C._autograd.DeviceType.CUDA)
-    cuda_stream = stream_id = priority = 0
+    device_index = cuda_stream = stream_id = priority = 0
 
     def __init__(self, *_: Any, **__: Any) -> None: ...
+
+    @property
+    def device_type(self) -> int:
+        kinds = torch._C._autograd.DeviceType
+        return int(kinds.CUDA if self.device.type == _ALIAS else kinds.PrivateUse1)
 
     def __enter__(self) -> Stream:
         return self
@@ -66,7 +83,7 @@ class Stream:
         return 0, 0
 
     def synchronize(self) -> None:
-        MODULE.synchronize()
+        synchronize()
 
     def wait_stream(self, stream: Any) -> None: ...
 
@@ -105,7 +122,7 @@ class _OfAnyDevice(type):
         return issubclass(kind, cls.torchs | cls.ours)
 
     def __call__(cls, device: Any = None, *args: Any, **kwargs: Any) -> Any:
-        if device is not None and not isinstance(device, int) and torch.device(device).type == _DEVICE.type:
+        if device is not None and not isinstance(device, int) and torch.device(device).type == _ALIAS:
             return cls.ours(**kwargs)
         return cls.torchs(*(() if device is None else (device,)), *args, **kwargs)
 

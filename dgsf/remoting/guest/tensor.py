@@ -16,7 +16,7 @@ from dgsf.remoting.guest.addresses import Memory, RemoteStorage, data_ptr, refus
 from dgsf.remoting.guest.archives import local_copy
 from dgsf.remoting.guest.bound import bound
 from dgsf.remoting.guest.deepcopies import deep_copy, shallow_copy
-from dgsf.remoting.guest.elements import printed
+from dgsf.remoting.guest.elements import named_as_torchs, printed
 from dgsf.remoting.guest.layout import PENDING, Layout, set_bits
 from dgsf.remoting.guest.memory import check_fits
 
@@ -59,6 +59,22 @@ def own_attributes(tensor: Any) -> dict[str, Any]:
     return {name: value for name, value in vars(tensor).items() if name not in ("_h", "_m", "_is_param")}
 
 
+def remade(
+    data: Any, requires_grad: bool | None = None, *, _h: Any = None, _m: Any = None, _is_param: Any = None
+) -> Any:
+    """`type(old)(value, requires_grad=...)` or `type(old)(value, **vars(old))`: a parameter like the old one.
+
+    Tensors and parameters on the device are of one class.  Only a parameter's says more than the value, so a value
+    alone is refused: a tensor where a parameter was would be trained no more, without a word.
+    """
+    if requires_grad is None and not _is_param:
+        raise TypeError(
+            "tensors and parameters on a remote device are of one class, so type(old)(value) does not say which is "
+            "meant: add requires_grad=... for a parameter, or use torch.nn.Parameter or value.detach()"
+        )
+    return torch.nn.Parameter(data, requires_grad is None or requires_grad)
+
+
 class RemoteTensor(torch.Tensor):
     """A tensor on the remote device."""
 
@@ -66,6 +82,9 @@ class RemoteTensor(torch.Tensor):
     _m: Layout
 
     __torch_function__ = torch._C._disabled_torch_function_impl
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        return remade(*args, **kwargs) if cls is RemoteTensor else super().__new__(cls, *args, **kwargs)
 
     @classmethod
     def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -114,12 +133,12 @@ class RemoteTensor(torch.Tensor):
         with torch.no_grad(), torch._C.DisableTorchFunctionSubclass():
             contents = tensor_contents or printed(self, len("tensor("))
             text: str = strings._str(self, tensor_contents=contents)
-        text = text.replace("RemoteTensor(", "tensor(", 1)
-        if type(self) is not RemoteTensor or not getattr(self, "_is_param", False):
+        if type(self) is not RemoteTensor:
             return text
-        if text.startswith("Parameter("):
-            text = text[len("Parameter(") : -1]
-        return f"Parameter containing:\n{text}"
+        if getattr(self, "_is_param", False):
+            inner = text[len("Parameter(") : -1] if text.startswith("Parameter(") else text
+            return f"Parameter containing:\n{named_as_torchs(inner, contents)}"
+        return named_as_torchs(text, contents)
 
     def __format__(self, spec: str) -> str:
         return self.item().__format__(spec) if self.dim() == 0 else object.__format__(self, spec)
@@ -140,15 +159,15 @@ class RemoteTensor(torch.Tensor):
         return local.__reduce_ex__(protocol)
 
     def data_ptr(self) -> int:
-        return data_ptr(self, _memory(self))
+        return data_ptr(self, memory_of(self))
 
     def storage(self) -> Any:
-        return RemoteStorage(self, _memory(self), self.element_size())
+        return RemoteStorage(self, memory_of(self), self.element_size())
 
     _typed_storage = storage
 
     def untyped_storage(self) -> Any:
-        return RemoteStorage(self, _memory(self), 1)
+        return RemoteStorage(self, memory_of(self), 1)
 
     __cuda_array_interface__ = property(refusing(AttributeError, "__cuda_array_interface__"))  # so `hasattr` says no
     __dlpack__ = refusing(BufferError, "__dlpack__")
@@ -190,7 +209,7 @@ def pending(dtype: torch.dtype, size: Any, stride: Any) -> RemoteTensor:
     return new  # type: ignore[no-any-return]
 
 
-def _memory(tensor: RemoteTensor) -> Memory:
+def memory_of(tensor: RemoteTensor) -> Memory:
     """Whose memory this is; one that was not asked for yet is now."""
     if tensor._m is PENDING:
         tensor.detach()
