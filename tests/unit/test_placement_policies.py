@@ -210,6 +210,21 @@ def test_conspirator_joins_its_tenants_slice_and_leaves_others_alone():
     assert pool.left[0, 0] == 860
 
 
+@pytest.mark.parametrize("name", ["conspirator", "dgsf_slices"])
+def test_a_slice_on_a_type_is_joined_only_if_no_preferred_type_has_room(name):
+    def second(types, free=1000):
+        pool = Pool.of([gpu(1, free=free), gpu(2, type_="T4"), gpu(3, type_="P100")])
+        placer = Placer(pool, make_policy(name), Random(0))
+        for type_ in ("P100", "T4"):  # the tenant has a slice on each
+            first = Request((type_,), 0, tenant="t", share=100)
+            pool.take(first, placer.place(first))
+        return placer.place(Request(types, 0, tenant="t", share=40))
+
+    assert second(("A100", "T4")).devices == (1,)
+    for answer in (second(("T4", "A100")), second(("T4", "P100")), second(("A100", "T4"), free=100)):
+        assert answer.devices == (2,) and answer.owned_slice > 0
+
+
 def test_a_slice_is_not_joined_on_an_unhealthy_device():
     pool = Pool.of([gpu(1), gpu(2)])
     placer = Placer(pool, Conspirator(), Random(0))
