@@ -142,6 +142,20 @@ def test_where_a_cheap_type_gets_full_packing_decides():
     assert types(free=150) == 4, "full to the last thousandth, as the other would be"
 
 
+@pytest.mark.parametrize("name", ["gavel", "dgsf"])
+def test_a_time_holds_on_the_type_where_it_was_seen(name):
+    devices = [gpu(1, "slow"), gpu(2, "fast", speed=2.0, price=100.0)]
+    for run_s, run_on, deadline_s, expected in (
+        (2.0, "slow", 2.5, 1),
+        (2.0, "slow", 1.5, 2),
+        (1.0, "fast", 2.5, 1),
+        (1.0, "fast", 1.5, 2),
+        (1.0, "gone", 1.5, 2),  # as on the fastest
+    ):
+        request = ask(run_s=run_s, run_on=run_on, deadline_s=deadline_s)
+        assert chosen(make_policy(name), request, devices) == expected, request
+
+
 def test_the_order_of_types_comes_before_speed_and_price():
     devices = [gpu(1, "T4"), gpu(2, "A100", speed=8.0)]
     assert chosen(make_policy("dgsf"), ask(types=("T4", "A100")), devices) == 1

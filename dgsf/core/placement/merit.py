@@ -121,10 +121,11 @@ class Merit:
         return self._groups
 
     def _merit(self, request: Request, groups: Groups, accepted: Ints) -> Floats:
-        speed = self._speed(request, groups)[accepted]
+        speeds = self._speed(request, groups)
+        speed = speeds[accepted]
         octaves: Floats = np.log2(speed)
         cheap = self._cheapness(groups.price[accepted])
-        merit = octaves + cheap - _late(request, speed)
+        merit = octaves + cheap - _late(request, speed, _known_speed(request, groups.types, speeds) or speed.max())
         if self._keeps_scarce:
             groups.saw(accepted, octaves - np.average(octaves, weights=groups.whole[accepted]))
             merit = merit - groups.pressure()[accepted] * (np.maximum(groups.gain[accepted], 0.0) + cheap)
@@ -144,10 +145,16 @@ class Merit:
         return self.speeds.of(request.function, groups.types, groups.speed)
 
 
-def _late(request: Request, speed: Floats) -> Floats:
-    """Octaves that each speed loses by missing the deadline; how long it takes is known of the fastest."""
+def _known_speed(request: Request, types: Sequence[str], speeds: Floats) -> float:
+    """The speed of the type on which its time is known; 0: none of these."""
+    named = [speed for type_, speed in zip(types, speeds.tolist(), strict=True) if type_ == request.run_on]
+    return max(named, default=0.0) if request.run_s else 0.0
+
+
+def _late(request: Request, speed: Floats, known: float) -> Floats:
+    """Octaves that each speed loses by missing the deadline; how long it takes at the known speed is expected."""
     if request.deadline_s is None or not request.due_s:
         return np.zeros(len(speed))
-    over = np.log2(request.due_s * speed.max() / speed / max(request.deadline_s, 1e-6))
+    over = np.log2(request.due_s * known / speed / max(request.deadline_s, 1e-6))
     late: Floats = np.where(over > 1e-9, TOO_LATE + LATER * over, 0.0)
     return late
