@@ -279,3 +279,23 @@ def test_an_empty_pool_refuses():
     assert place(make_policy("dgsf"), share(100), []) == Refusal(
         "no device of type any; the pool has: none", ever=False
     )
+
+
+@pytest.mark.parametrize("seed", [4, 18])
+def test_the_default_chooses_the_same_whether_its_scores_were_kept_or_not(seed):
+    """Also where memory is taken on the device that has the most left."""
+    random = Random(seed)
+    sizes = [random.choice((16, 24, 80)) * GIB for _ in range(12)]
+    views = [
+        DeviceView(n, "g", "cuda", True, 1, m, 1, m, node=f"n{n // 2}", free_share=1000) for n, m in enumerate(sizes)
+    ]
+    pool, policy, held = Pool.of(views), Dgsf(), []
+    kept = Placer(pool, Dgsf(), Random(0))
+    for _ in range(60):
+        request = Request(("any",), random.choice((0, 1, 4, 14, 40)) * GIB, share=random.choice((50, 100, 200)))
+        answer = kept.place(request)
+        assert answer == Placer(pool, policy, Random(0)).place(request)
+        if isinstance(answer, Placement):
+            held.append((request, pool.take(request, answer)))
+        if random.random() < 0.4:
+            pool.give_back(*held.pop(random.randrange(len(held))))
