@@ -204,7 +204,7 @@ class Machine:
 
     def ran(self, item: Instance, seconds: float) -> str:
         """A call has run for so long, loading not counted; on which type of device."""
-        type_ = self._types[self._model_of_row[item.row]]
+        type_: str = self._types[self._model_of_row[item.row]]
         if item.devices:
             self._policy.ran(item.request.function, type_, seconds)
         return type_
