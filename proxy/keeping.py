@@ -35,6 +35,7 @@ AHEAD_PAUSE_US = 1_000_000  # between two starts ahead: each costs a processor s
 PUT_OFF_US = 30_000_000
 ROOM_US = 5_000_000  # how often the room in the pool is counted, at most
 SULK_US = 600_000_000  # a function whose start ahead failed is not tried again for this long
+TIDY_US = 3_600_000_000  # how often what is known of functions that are forgotten is dropped
 Name = tuple[int, str]  # tenant, function
 
 
@@ -79,8 +80,8 @@ class Keeping:
         starter.on_look = self._saw_pool
         self._room: Mapping[str, Room] = {}
         self._room_us = -ROOM_US
-        self._looked_us = 0
-        self._newest: dict[str, int] = {}  # the latest version of each function that was called here
+        self._looked_us = self._tidied_us = 0
+        self._newest: dict[str, int] = {}  # the latest version of each function that has a lane here
         self._names: dict[str, Name] = {}
         self._under_way: dict[Ahead, int] = {}  # started ahead since
         self._ahead_us = -AHEAD_PAUSE_US
@@ -123,14 +124,16 @@ class Keeping:
 
     # --- looking
     def _look(self, now_us: int) -> None:
-        for lane in self._host.lanes.values():
-            self._newest[lane.name] = max(lane.version.version_id, self._newest.get(lane.name, 0))
+        self._newest = self._latest()
         links = {id(link): (lane, link) for lane in self._mine() for link in lane.links}
         if self._warmth is None:
             if not links:
                 return
             slots = median_low([max(1, link.post.device.slots) for _, link in links.values()])
             self._warmth = Warmth(slots, self._loads, self._idle_s)
+        if now_us - self._tidied_us >= TIDY_US:
+            self._tidied_us = now_us
+            self._tidy(self._warmth, now_us)
         self._warmth.there_is(self._room)
         self._count_used()
         self._put_off = {order: until for order, until in self._put_off.items() if now_us < until}
@@ -139,6 +142,19 @@ class Keeping:
                 self._start_ahead(order, now_us)
             elif order.key in links and not links[order.key][0].queue:
                 self._release(*links[order.key])
+
+    def _latest(self) -> dict[str, int]:
+        """Versions are newer the later they were made; an earlier one's lane may outlive that of a later one."""
+        latest: dict[str, int] = {}
+        for lane in self._host.lanes.values():
+            before = latest.get(lane.name) or self._newest.get(lane.name, 0)
+            latest[lane.name] = max(lane.version.version_id, before)
+        return latest
+
+    def _tidy(self, warmth: Warmth, now_us: int) -> None:
+        """What the rule has forgotten is not started ahead any more, so its name is not needed."""
+        self._names = {name: whose for name, whose in self._names.items() if warmth.remembers(name)}
+        self._sulking = {name: until for name, until in self._sulking.items() if now_us < until}
 
     def _saw_pool(self, outlook: Outlook) -> None:
         """Counts what workers that are kept here could have at most: what they have, and what nobody has."""

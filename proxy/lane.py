@@ -57,6 +57,7 @@ class Lane:
         # The device time of a session is not told by calls: only one at a time can be billed exactly.
         self._limit = 1 if function.options.over_fabric else pipeline_depth
         self._run_time = scaling.RunTime()
+        self.run_times = scaling.RunTimes()
         self._reached: set[int] = set()  # how many workers were busy when one more got busy
         self._timeout_us = function.options.timeout_us
 
@@ -134,6 +135,7 @@ class Lane:
     def calls_ended(self, link: WorkerLink, ended: list[tuple[ActiveCall, RunEnd, Payload | None, int]]) -> None:
         for call, end, payload, device_us in ended:
             self._run_time.saw(end.run_us)
+            self.run_times.saw(link.post.device.type, end.run_us)
             if end.failure is None:
                 self._host.ran(self, link, end.run_us)
             link.bill(call, device_us)

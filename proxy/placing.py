@@ -102,6 +102,7 @@ class Placing:
             duration_s=self._expected(want.name, want.role) or want.guess_s,
             deadline_s=want.deadline_s,
             run_s=want.run_s,
+            run_on=want.run_on,
             weights=want.name,
         )
 

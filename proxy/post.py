@@ -23,7 +23,8 @@ class Want:
     network: bool = False
     cpu_milli: int = 0  # of the node's processors
     guess_s: float = 0.0  # how long it will hold the slot, as long as none of its kind was seen to end
-    run_s: float = 0.0  # expected of the call that it is wanted for
+    run_s: float = 0.0  # expected of the call that it is wanted for,
+    run_on: str = ""  # on devices of this type
     deadline_s: float | None = None  # from now; by then that call should be done
 
     @property

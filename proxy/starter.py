@@ -189,6 +189,7 @@ class Starter:
 
     def _want(self, lane: Lane) -> Want:
         version, options = lane.version, lane.options
+        run_s, run_on = lane.run_times.latest
         return Want(
             "function",
             version.tenant_id,
@@ -199,7 +200,8 @@ class Starter:
             network=options.network,
             cpu_milli=options.cpu_milli,
             guess_s=lane.run_s * len(lane.queue),
-            run_s=lane.run_s,
+            run_s=run_s,
+            run_on=run_on,
             deadline_s=lane.deadline_s(self._clock.now_us()),
         )
 

@@ -51,9 +51,14 @@ def reconsidered(options: FunctionOptions, pool: Sequence[Server]) -> Attach | N
     allowed = NEAR_ABOVE - 1
     if options.over_fabric:
         patient = choose_by_curve(options.profile, way, 1 + (1 + MARGIN) * allowed)
-        return "near" if patient.attach == "near" else None
+        return "near" if patient.attach == "near" and _fits_near(options, pool) else None
     strict = choose_by_curve(options.profile, way, 1 + (1 - MARGIN) * allowed)
     return "fabric" if strict.attach == "fabric" and _fits_over_fabric(options, pool) else None
+
+
+def _fits_near(options: FunctionOptions, pool: Sequence[Server]) -> bool:
+    """Beside its device the body needs room there for all of its memory, not for gpu_memory alone."""
+    return any(_is_a(options.gpu, each) and each.slots and _runs(options, each) for each in pool)
 
 
 def _fits_over_fabric(options: FunctionOptions, pool: Sequence[Server]) -> bool:
@@ -62,9 +67,9 @@ def _fits_over_fabric(options: FunctionOptions, pool: Sequence[Server]) -> bool:
     return hosted and served
 
 
-def _runs(options: FunctionOptions, host: Server) -> bool:
-    processors = host.node_cpus is None or 1000 * host.node_cpus >= options.cpu_milli
-    return host.memory_bytes >= options.memory and processors
+def _runs(options: FunctionOptions, server: Server) -> bool:
+    processors = server.node_cpus is None or 1000 * server.node_cpus >= options.cpu_milli
+    return server.memory_bytes >= options.memory and processors
 
 
 def _is_a(gpu: tuple[str, ...], each: Server) -> bool:

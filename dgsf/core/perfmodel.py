@@ -108,9 +108,10 @@ def predict(recording: Recording, link: Link = NATIVE) -> Prediction:
     held: list[Command] = []
     due = hold  # what is issued from then on is sent, with all that was kept back
     for item in recording.commands:
-        guest += item.guest_us + link.command_us
-        if not (item.kernel_us or item.up_bytes or item.sync):
+        guest += item.guest_us
+        if not (item.kernel_us or item.up_bytes or item.sync):  # of the guest alone: no command is sent
             continue
+        guest += link.command_us
         if link.window and len(acknowledged) >= link.window:
             free_at = acknowledged.popleft()
             waiting += max(0.0, free_at - guest)

@@ -14,7 +14,7 @@ NAMES = 64  # per device
 
 
 class Residency:
-    """Names by device, newest last."""
+    """Names by device, newest last; devices likewise, so that those of long ago are found and dropped at once."""
 
     def __init__(self, lately_s: float = LATELY_S, names: int = NAMES) -> None:
         self._lately_s = lately_s
@@ -23,7 +23,7 @@ class Residency:
 
     def was(self, device_id: int, incarnation: int, name: str, now: float) -> None:
         """It is or was there at this time."""
-        life, names = self._devices.get(device_id, (incarnation, OrderedDict[str, float]()))
+        life, names = self._devices.pop(device_id, (incarnation, OrderedDict[str, float]()))
         if life != incarnation:
             names = OrderedDict()
         names[name] = now
@@ -31,6 +31,15 @@ class Residency:
         if len(names) > self._names:
             names.popitem(last=False)
         self._devices[device_id] = (incarnation, names)
+        self._forget(now)
+
+    def _forget(self, now: float) -> None:
+        """Drops devices where nothing was lately; many of them are no more."""
+        while True:
+            device, (_, names) = next(iter(self._devices.items()))
+            if now - next(reversed(names.values())) <= self._lately_s:
+                return
+            del self._devices[device]
 
     @property
     def devices(self) -> Collection[int]:

@@ -39,6 +39,33 @@ class RunTime:
         return max(1.0, self._mean + 2 * self._deviation)
 
 
+class RunTimes:
+    """Run times of one function apart by type of device: mixed, they would hold on none of them.
+
+    Of all types, what ran last is told: it is in use, so its estimate follows what happens.  That of a type that is
+    not used any more, because it seemed too slow, would never become better.
+    """
+
+    __slots__ = ("_by_type", "_latest")
+
+    def __init__(self) -> None:
+        self._by_type: dict[str, RunTime] = {}
+        self._latest = ""
+
+    def saw(self, type_: str, run_us: int) -> None:
+        known = self._by_type.get(type_)
+        if known is None:
+            known = self._by_type[type_] = RunTime()
+        known.saw(run_us)
+        self._latest = type_
+
+    @property
+    def latest(self) -> tuple[float, str]:
+        """What a call is expected to take, in seconds, and on which type; 0: not known."""
+        known = self._by_type.get(self._latest)
+        return (0.0 if known is None else known.expected_us / 1e6, self._latest)
+
+
 def depth(run_time: RunTime, limit: int) -> int:
     """How many calls one worker may hold at once."""
     if not run_time.known:

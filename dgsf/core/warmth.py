@@ -93,6 +93,10 @@ class Warmth:
         orders = self._review(devices, _Fleet(workers), busy, now) if devices else []
         return [*orders, *self._regular(workers, now)]
 
+    def remembers(self, function: str) -> bool:
+        """Whether it was called, and not forgotten since."""
+        return function in self._policy.model.rows
+
     def quiet_until(self) -> float:
         """After a look that ordered nothing: until then another says nothing either, if no worker changes."""
         times = [self._forgot + FORGET_EVERY_S, self._shadow.next_end(), *self._due.values()]

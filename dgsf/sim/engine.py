@@ -199,8 +199,7 @@ class Simulator:
         call, now = item.call, self.now
         if self._deadlines is not None:
             run_s = now - item.began - item.loaded
-            self.machine.ran(item, run_s)
-            self._deadlines.ran(item.function, run_s)
+            self._deadlines.ran(item.function, self.machine.ran(item, run_s), run_s)
         self._stop(item)
         self.done_s[call] = now - self.workload.arrival_s[call]
         self._progress.one_more()

@@ -202,10 +202,12 @@ class Machine:
         if not healthy:
             self._residency.forget(self.pool.where[device])
 
-    def ran(self, item: Instance, seconds: float) -> None:
-        """A call has run for so long, loading not counted."""
+    def ran(self, item: Instance, seconds: float) -> str:
+        """A call has run for so long, loading not counted; on which type of device."""
+        type_: str = self._types[self._model_of_row[item.row]]
         if item.devices:
-            self._policy.ran(item.request.function, self._types[self._model_of_row[item.row]], seconds)
+            self._policy.ran(item.request.function, type_, seconds)
+        return type_
 
     def _speed(self, request: Request, placement: Placement) -> float:
         if not placement.devices:

@@ -1,5 +1,6 @@
 """The queue of a lane: who is next, and who is not started any more."""
 
+from types import SimpleNamespace
 from uuid import UUID
 
 import pytest
@@ -7,7 +8,7 @@ import pytest
 from dgsf.clock import ManualClock
 from dgsf.store.catalogue import Function
 from dgsf.store.rows import FunctionVersion
-from dgsf.wire.messages import Codec
+from dgsf.wire.messages import Codec, Failure, RunEnd
 from dgsf.wire.ports import CallRequest, CallStream, Payload
 from proxy.call import ActiveCall
 from proxy.lane import Lane
@@ -115,3 +116,13 @@ def test_who_is_refused_is_told_to_come_when_there_should_be_room(world):
     assert world.lane.retry_after_s == pytest.approx(20)
     world.lane._run_time.saw(10 * SECOND)
     assert world.lane.retry_after_s == 60
+
+
+def test_a_new_worker_is_wanted_with_the_run_time_and_the_type_where_it_was_seen(world):
+    ended = SimpleNamespace(request=SimpleNamespace(id=UUID(int=1)))
+    failed = Failure("function_error", "whatever comes of it, it took its time")
+    for type_, run_us in (("slow", 2 * SECOND), ("fast", SECOND), ("slow", 2 * SECOND)):
+        post = SimpleNamespace(device=SimpleNamespace(type=type_))
+        link = SimpleNamespace(post=post, session=None, bill=lambda call, device_us: None)
+        world.lane.calls_ended(link, [(ended, RunEnd(run_us, failure=failed), None, run_us)])
+    assert world.lane.run_times.latest == (2.0, "slow")

@@ -62,6 +62,11 @@ def test_commands_are_kept_back_for_a_while_and_then_sent_together():
     assert predict(asked, Link(hold_us=500)).total_us == pytest.approx(22)
 
 
+def test_time_of_the_guest_alone_costs_no_command():
+    commands = stream(Command(0, guest_us=10), Command(1, sync=True), Command(0, guest_us=10))
+    assert predict(commands, Link(command_us=5)).total_us == pytest.approx(10 + 5 + 1 + 10)
+
+
 def test_a_link_is_fitted_to_what_was_measured():
     recording = stream(*[Command(10, guest_us=5, sync=True)] * 4)
     link = Link(sync_us=20)

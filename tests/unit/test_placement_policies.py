@@ -210,6 +210,21 @@ def test_conspirator_joins_its_tenants_slice_and_leaves_others_alone():
     assert pool.left[0, 0] == 860
 
 
+@pytest.mark.parametrize("name", ["conspirator", "dgsf_slices"])
+def test_a_slice_on_a_type_is_joined_only_if_no_preferred_type_has_room(name):
+    def second(types, free=1000):
+        pool = Pool.of([gpu(1, free=free), gpu(2, type_="T4"), gpu(3, type_="P100")])
+        placer = Placer(pool, make_policy(name), Random(0))
+        for type_ in ("P100", "T4"):  # the tenant has a slice on each
+            first = Request((type_,), 0, tenant="t", share=100)
+            pool.take(first, placer.place(first))
+        return placer.place(Request(types, 0, tenant="t", share=40))
+
+    assert second(("A100", "T4")).devices == (1,)
+    for answer in (second(("T4", "A100")), second(("T4", "P100")), second(("A100", "T4"), free=100)):
+        assert answer.devices == (2,) and answer.owned_slice > 0
+
+
 def test_a_slice_is_not_joined_on_an_unhealthy_device():
     pool = Pool.of([gpu(1), gpu(2)])
     placer = Placer(pool, Conspirator(), Random(0))
@@ -264,3 +279,23 @@ def test_an_empty_pool_refuses():
     assert place(make_policy("dgsf"), share(100), []) == Refusal(
         "no device of type any; the pool has: none", ever=False
     )
+
+
+@pytest.mark.parametrize("seed", [4, 18])
+def test_the_default_chooses_the_same_whether_its_scores_were_kept_or_not(seed):
+    """Also where memory is taken on the device that has the most left."""
+    random = Random(seed)
+    sizes = [random.choice((16, 24, 80)) * GIB for _ in range(12)]
+    views = [
+        DeviceView(n, "g", "cuda", True, 1, m, 1, m, node=f"n{n // 2}", free_share=1000) for n, m in enumerate(sizes)
+    ]
+    pool, policy, held = Pool.of(views), Dgsf(), []
+    kept = Placer(pool, Dgsf(), Random(0))
+    for _ in range(60):
+        request = Request(("any",), random.choice((0, 1, 4, 14, 40)) * GIB, share=random.choice((50, 100, 200)))
+        answer = kept.place(request)
+        assert answer == Placer(pool, policy, Random(0)).place(request)
+        if isinstance(answer, Placement):
+            held.append((request, pool.take(request, answer)))
+        if random.random() < 0.4:
+            pool.give_back(*held.pop(random.randrange(len(held))))

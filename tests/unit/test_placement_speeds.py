@@ -122,6 +122,40 @@ def test_a_price_that_is_not_worth_it_is_paid_only_for_a_deadline(name):
     assert chosen(policy, ask(run_s=2.0, deadline_s=0.1), devices) == 2, "too late everywhere: the least"
 
 
+@pytest.mark.parametrize("name", ["gavel", "dgsf"])
+def test_what_no_device_makes_faster_goes_where_it_is_cheap_in_whatever_order_devices_stand(name):
+    fast, slow = {"speed": 4.0, "price": 2.8}, {"speed": 1.0, "price": 0.35}
+    for devices, cheap in (
+        ([gpu(1, "F", **fast), gpu(2, "S", **slow)], 2),
+        ([gpu(1, "S", **slow), gpu(2, "F", **fast)], 1),
+    ):
+        for duration_s in (0.0, 100.0):
+            assert chosen(make_policy(name), ask(scales=False, duration_s=duration_s), devices) == cheap
+
+
+def test_where_a_cheap_type_gets_full_packing_decides():
+    def types(free):
+        cheap = [gpu(number, "cheap", free=free) for number in range(4)]
+        return chosen(make_policy("dgsf"), ask(scales=False), [*cheap, gpu(4, "dear", price=2.0, free=100)])
+
+    assert types(free=600) < 4
+    assert types(free=150) == 4, "full to the last thousandth, as the other would be"
+
+
+@pytest.mark.parametrize("name", ["gavel", "dgsf"])
+def test_a_time_holds_on_the_type_where_it_was_seen(name):
+    devices = [gpu(1, "slow"), gpu(2, "fast", speed=2.0, price=100.0)]
+    for run_s, run_on, deadline_s, expected in (
+        (2.0, "slow", 2.5, 1),
+        (2.0, "slow", 1.5, 2),
+        (1.0, "fast", 2.5, 1),
+        (1.0, "fast", 1.5, 2),
+        (1.0, "gone", 1.5, 2),  # as on the fastest
+    ):
+        request = ask(run_s=run_s, run_on=run_on, deadline_s=deadline_s)
+        assert chosen(make_policy(name), request, devices) == expected, request
+
+
 def test_the_order_of_types_comes_before_speed_and_price():
     devices = [gpu(1, "T4"), gpu(2, "A100", speed=8.0)]
     assert chosen(make_policy("dgsf"), ask(types=("T4", "A100")), devices) == 1

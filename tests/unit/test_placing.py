@@ -94,6 +94,16 @@ def test_residency_is_of_one_life_of_a_device_and_of_late():
     assert residency.on(1, 8, 1.0) == {"g", "h"}
 
 
+def test_residency_forgets_devices_where_nothing_was_lately():
+    residency = Residency(lately_s=100)
+    for device in range(50):
+        residency.was(device, 1, "f", float(device))
+    residency.was(0, 1, "g", 50.0)
+    residency.was(99, 1, "f", 145.0)
+    assert set(residency.devices) == {*range(45, 50), 0, 99}
+    assert residency.on(0, 1, 145.0) == {"g"} and residency.on(45, 1, 145.0) == {"f"}
+
+
 def test_a_function_goes_back_to_the_device_where_it_was():
     held, rows = Held(), [row(1), row(2)]
     assert held.chosen("f", rows) == 1

@@ -21,7 +21,7 @@ def test_issuing_is_the_guests_work_and_waiting_is_not():
     assert list(recording.commands) == [
         Command(7.5, 40, guest_us=13),  # 15 less what the link's command costs
         Command(0, 10, 30, sync=True, guest_us=3),
-        Command(0, guest_us=8),  # after the last answer
+        Command(0, guest_us=10),  # after the last answer; nothing is sent, so all of it is the guest's
     ]
 
 

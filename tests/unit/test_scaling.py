@@ -1,6 +1,6 @@
 """How far ahead calls are sent and when another worker is wanted."""
 
-from dgsf.core.scaling import RunTime, depth, more_workers, pack
+from dgsf.core.scaling import RunTime, RunTimes, depth, more_workers, pack
 
 
 def seen(*run_us):
@@ -53,3 +53,14 @@ def test_a_known_quick_function_without_workers_starts_just_one():
     quick = seen(*[20] * 100)
     assert more_workers(50, 0, 0, 0, 0, quick) == 1
     assert more_workers(50, 0, 0, 1, 0, quick) == 0
+
+
+def test_run_times_are_told_of_the_type_that_ran_last_and_never_mixed():
+    times = RunTimes()
+    assert times.latest == (0.0, "")
+    for _ in range(10):
+        times.saw("slow", 2_000_000)
+        times.saw("fast", 1_000_000)
+    assert times.latest == (1.0, "fast")
+    times.saw("slow", 2_000_000)
+    assert times.latest == (2.0, "slow")

@@ -416,3 +416,10 @@ def test_fairness_is_among_those_who_called():
     silent = workload((0, 0, 5), (0, 1, 5), tenants=2)
     silent.tenants.extend(["t2", "t3"])
     assert found.fairness == simulate(silent, pool="T4:2").fairness == 1.0
+
+
+@pytest.mark.parametrize(("slo_s", "fast"), [(1000.0, 0), (3.5, 0), (1.5, 38)])
+def test_a_deadline_that_the_cheap_type_meets_sends_nothing_to_the_dear_one(slo_s, fast):
+    calls = workload(*((3.0 * call, 0, 2.0) for call in range(40)))
+    run = Simulator(calls, parse_pool("SLOW=16/1/0.5:2,FAST=16/2/50:2"), "dgsf", Rules(slo_s=slo_s, idle_s=0)).run()
+    assert sum(took < 1.5 for took in run.done_s) == pytest.approx(fast, abs=1)

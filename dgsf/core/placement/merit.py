@@ -1,9 +1,10 @@
 """What a device type is worth to a request beside the others: how soon it is done, whether in time, at which price.
 
-Everything is in octaves: a type that is twice as fast is worth one more.  The price counts for a part of that, and a
-type that would miss the deadline comes after all that meet it.  As a type gets full, it is kept for those who gain
-most from it: whoever takes it pays by what others gain from it on average, as in Gavel the ratio of speeds decides,
-not the speed.  Types within half a step are equals; where all are, there is nothing to say, and packing decides alone.
+Everything is in octaves: a type that is twice as fast is worth one more.  The price counts for a part of that, also to
+those whom no device makes faster, and a type that would miss the deadline comes after all that meet it.  As a type gets
+full, it is kept for those who gain most from it: whoever takes it pays by what others gain from it on average, as in
+Gavel the ratio of speeds decides, not the speed; and that it is cheap counts for less.  Types within half a step are
+equals; where all are, there is nothing to say, and packing decides alone.
 """
 
 from __future__ import annotations
@@ -96,7 +97,7 @@ class Merit:
 
     def levels(self, request: Request, pool: Pool) -> Levels | None:
         """How many steps each group of the pool is worse than the best; None: all that it accepts are equals."""
-        if not request.scales or (request.share == 0 and not request.devices):
+        if request.share == 0 and not request.devices:
             return None
         groups = self.groups(pool)
         if len(groups.types) < 2 or (groups.alike and not self.speeds.tells(request.function)):
@@ -120,22 +121,40 @@ class Merit:
         return self._groups
 
     def _merit(self, request: Request, groups: Groups, accepted: Ints) -> Floats:
-        speed = self.speeds.of(request.function, groups.types, groups.speed)[accepted]
+        speeds = self._speed(request, groups)
+        speed = speeds[accepted]
         octaves: Floats = np.log2(speed)
-        merit = octaves - _late(request, speed)
-        prices = groups.price[accepted]
-        if self._cost_weight and (prices > 0).all():
-            merit = merit - self._cost_weight * np.log2(prices)
+        cheap = self._cheapness(groups.price[accepted])
+        merit = octaves + cheap - _late(request, speed, _known_speed(request, groups.types, speeds) or speed.max())
         if self._keeps_scarce:
             groups.saw(accepted, octaves - np.average(octaves, weights=groups.whole[accepted]))
-            merit = merit - (groups.pressure() * np.maximum(groups.gain, 0.0))[accepted]
+            merit = merit - groups.pressure()[accepted] * (np.maximum(groups.gain[accepted], 0.0) + cheap)
         return merit
 
+    def _cheapness(self, prices: Floats) -> Floats:
+        """What each price is worth beside the highest."""
+        if not self._cost_weight or not (prices > 0).all():
+            return np.zeros(len(prices))
+        cheap: Floats = self._cost_weight * np.log2(prices.max() / prices)
+        return cheap
 
-def _late(request: Request, speed: Floats) -> Floats:
-    """Octaves that each speed loses by missing the deadline; how long it takes is known of the fastest."""
+    def _speed(self, request: Request, groups: Groups) -> Floats:
+        """Its speed on each group; alike everywhere for what takes its time on any device."""
+        if not request.scales:
+            return np.ones(len(groups.types))
+        return self.speeds.of(request.function, groups.types, groups.speed)
+
+
+def _known_speed(request: Request, types: Sequence[str], speeds: Floats) -> float:
+    """The speed of the type on which its time is known; 0: none of these."""
+    named = [speed for type_, speed in zip(types, speeds.tolist(), strict=True) if type_ == request.run_on]
+    return max(named, default=0.0) if request.run_s else 0.0
+
+
+def _late(request: Request, speed: Floats, known: float) -> Floats:
+    """Octaves that each speed loses by missing the deadline; how long it takes at the known speed is expected."""
     if request.deadline_s is None or not request.due_s:
         return np.zeros(len(speed))
-    over = np.log2(request.due_s * speed.max() / speed / max(request.deadline_s, 1e-6))
+    over = np.log2(request.due_s * known / speed / max(request.deadline_s, 1e-6))
     late: Floats = np.where(over > 1e-9, TOO_LATE + LATER * over, 0.0)
     return late

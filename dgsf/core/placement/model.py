@@ -74,6 +74,7 @@ class Request:
     duration_s: float = 0.0  # expected; 0: not known
     deadline_s: float | None = None  # from now
     run_s: float = 0.0  # expected of what has the deadline, if that is less than the whole: one call of a worker
+    run_on: str = ""  # the device type on which it takes that; empty: the fastest
     weights: str = ""  # name of the weights it loads
     scales: bool = True  # a faster device shortens it
 

@@ -33,7 +33,8 @@ FIT = 0.1
 STRANDED = 2.0
 PRICE = 4.0
 LONGER = 150.0
-MEMORY_FIT = 0.01  # among equals, the device with the least memory left
+MEMORY_FIT = 0.01  # among equals, the device with the least memory left,
+LARGE_MEMORY = 80 * 2**30  # measured by this, so that what is left elsewhere changes no score of a device
 LOCALITY = 5.0 * WHOLE
 MERIT_STEP = 1e6
 RANK_STEP = 1e9
@@ -136,7 +137,8 @@ class Dgsf(Fgd):
         sized = self._sized[rows_of]
         each -= PRICE * (self._prices[sized, room] - self._prices[sized, room - need.share[rows_of]])
         each -= LONGER * longer_in_use(pool.tasks[rows_of, columns])
-        each -= MEMORY_FIT * WHOLE * (pool.memory[rows_of, columns] / max(1, int(pool.memory.max())))
+        memory = pool.memory[rows_of, columns].astype(np.float64)
+        each -= MEMORY_FIT * WHOLE * memory / (memory + LARGE_MEMORY)
         if need.drawn_to:
             each += self._drawn(need, rows_of, columns)
         return best_columns(len(rows), which, columns, each)

@@ -139,7 +139,6 @@ class Pool:
 
     def renew(self, changes: Iterable[tuple[DeviceView, DeviceView]]) -> None:
         """Devices that looked like the first look like the second: what is left, their health, or what is on them."""
-        most = self.memory.max(initial=0)
         for before, now in changes:
             row, column = place = self.where[now.id]
             for name in before.weights - now.weights:
@@ -148,8 +147,6 @@ class Pool:
             _fill_in(self, row, column, now)
             if replace(before, busy_until_s=now.busy_until_s) != now:  # no score that is kept depends on that time
                 self.changes[row] += 1
-        if self.memory.max(initial=0) != most:  # what scores measure memory by
-            self.changes += 1
 
     def renew_node(self, rows: Sequence[int], node: NodeView) -> None:
         """A node has this much left of its processors and memory."""

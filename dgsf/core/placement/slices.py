@@ -29,7 +29,10 @@ MISMATCH = 0.044
 
 
 class Conspirator(Policy):
-    """First fit: a slice of the tenant with room, else a new slice on a device in use, else on an idle one."""
+    """First fit: a slice of the tenant with room, else a new slice on a device in use, else on an idle one.
+
+    The order of types comes before that: a slice on a type is joined only if no preferred one can give a new slice.
+    """
 
     name: ClassVar[str] = "conspirator"
 
@@ -41,9 +44,15 @@ class Conspirator(Policy):
 
     def decide(self, pool: Pool, need: Need, random: Random) -> Placement | None:
         joined = next(self._joinable(pool, need), None)
-        if joined is not None:
-            (row, column), mine = joined
-            return placed(pool, row, (column,), 0, mine.number)
+        if joined is None:
+            return self._open(pool, need)
+        (row, column), mine = joined
+        join, rank = placed(pool, row, (column,), 0, mine.number), need.rank[row]
+        opened = self._open(pool, need) if rank else None  # nothing is preferred to the first type
+        return opened if opened is not None and need.rank[opened.row] < rank else join
+
+    def _open(self, pool: Pool, need: Need) -> Placement | None:
+        """A new slice; None: no room for one."""
         size = self._size(need)
         rows, columns = _with_room(pool, need, size)
         if not len(rows):
@@ -58,7 +67,7 @@ class Conspirator(Policy):
         return next((size for size in self._fractions if size >= (need.request.share or 0)), WHOLE)
 
     def _joinable(self, pool: Pool, need: Need) -> Iterator[tuple[Place, OwnedSlice]]:
-        """Slices of the tenant that have room and are on a device that may be used."""
+        """Slices of the tenant that have room and are on a device that may be used, those on preferred types first."""
         tenant, share = need.request.tenant, need.request.share or 0
         found = [
             (place, mine)
@@ -66,7 +75,7 @@ class Conspirator(Policy):
             for mine in owned
             if mine.tenant == tenant and mine.share - mine.used >= share
         ]
-        for place, mine in sorted(found, key=lambda each: _turn(pool, each[0])):
+        for place, mine in sorted(found, key=lambda each: (need.rank[each[0][0]], _turn(pool, each[0]))):
             if _may_use(pool, need, place):
                 yield place, mine
 

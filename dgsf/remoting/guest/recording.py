@@ -145,7 +145,7 @@ def recording_of(
         kernel_us = took[event.call].device_us if event.call in took else 0.0
         down = event.down_bytes if event.waited else 0
         commands.append(Command(kernel_us, event.up_bytes, down, event.waited, max(0.0, guest_us)))
-    commands.append(Command(0.0, guest_us=max(0.0, (ended - last) / 1e3 - link.command_us)))
+    commands.append(Command(0.0, guest_us=max(0.0, (ended - last) / 1e3)))  # no command: the link has no part in it
     return Recording(commands)
 
 
