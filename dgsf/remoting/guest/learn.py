@@ -42,7 +42,7 @@ def learn(plan: Plan, args: Any, kwargs: Any, key: Any, handles: list[int], floa
     _check_fit(plan, outcome)
     if outcome.refits and kwargs and _turned(args):
         return _ask(plan, args, kwargs, key, handles, floats)
-    entry = _entry(plan, args, outcome.kwargs, outcome)
+    entry = _entry(plan, args, kwargs, outcome)
     _remember(plan, key, entry)
     return dispatch.finish(entry, args, kwargs, handles, floats)
 
@@ -109,16 +109,16 @@ def _entry(plan: Plan, args: Any, kwargs: dict[str, Any], outcome: infer.Outcome
 def _remember(plan: Plan, key: Any, entry: Entry) -> None:
     if dispatch.STRANGE in key or not bound.remembers:
         return
-    if len(plan.cache) >= CACHE_LIMIT:
-        plan.cache.clear()
-    plan.cache[key] = entry
+    cache = plan.caches[entry.kind.default]
+    if len(cache) >= CACHE_LIMIT:
+        cache.clear()
+    cache[key] = entry
 
 
 def _ask(plan: Plan, args: Any, kwargs: Any, key: Any, handles: list[int], floats: list[float]) -> Any:
     """Let the executor say what comes out; remember it unless it depends on values."""
-    kwargs_sent = infer.with_dtype(plan, kwargs)
     encoder = Encoder(plan.name, plan.float_lists, plan.keyed_floats)
-    kind = encoder.kind(args, kwargs_sent, infer.tensors_returned(plan, args, kwargs))
+    kind = encoder.kind(args, kwargs, infer.tensors_returned(plan, args, kwargs))
     entry = Entry(kind, ASK, place=plan)
     if plan.dynamic:
         _remember(plan, key, entry)
@@ -144,8 +144,7 @@ def ask_again(entry: Entry, args: Any, kwargs: Any, handles: list[int], floats: 
             refit(tensor, layout, offset, handle)
             changed = True
     if key is not None and not changed:
-        outcome = infer.Outcome(results, (), kwargs)
-        learned = _entry(plan, args, infer.with_dtype(plan, kwargs), outcome)
+        learned = _entry(plan, args, kwargs, infer.Outcome(results))
         learned.kind.outs = entry.kind.outs = max(new_handles(results), 0)
         _remember(plan, key, learned)
     return build(results, args, kwargs, first)
