@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
+
 from dgsf.errors import RemoteOpError
 from dgsf.remoting.guest import dispatch, infer
 from dgsf.remoting.guest.bound import bound
@@ -20,6 +22,7 @@ from dgsf.remoting.guest.settle import run_elsewhere, settled
 from dgsf.remoting.guest.subclasses import follow
 from dgsf.remoting.guest.tensor import RemoteTensor, refit
 
+_HALVES = (torch.float16, torch.bfloat16)
 _PLAIN_ERRORS = (RuntimeError, IndexError, ValueError, TypeError)
 
 
@@ -57,10 +60,33 @@ def _check_fit(plan: Plan, outcome: infer.Outcome) -> None:
 
 
 def _unusual(plan: Plan, args: Any) -> bool:
-    """Images in another memory order: what order comes out is the kernel's choice."""
-    if plan.view or plan.pointwise:
+    """Images in another memory order: what order comes out is the kernel's choice. So is much of half precision."""
+    if plan.view:
         return False
-    return any(isinstance(value, RemoteTensor) and value.dim() > 3 and not value.is_contiguous() for value in args)
+    halves = [value for value in args if isinstance(value, RemoteTensor) and value.dtype in _HALVES]
+    if halves and _by_device(plan, halves):
+        return True
+    return not plan.pointwise and any(
+        isinstance(value, RemoteTensor) and value.dim() > 3 and not value.is_contiguous() for value in args
+    )
+
+
+def _by_device(plan: Plan, halves: list[RemoteTensor]) -> bool:
+    """Whether devices differ in what comes out of half precision.
+
+    The CPU keeps a layer's mean in it, others in float32; where a value is spread over a dimension, it chooses another
+    memory order than they do.
+    """
+    if plan.name == "aten::native_layer_norm":
+        return True
+    makes_new = not all(isinstance(result, Place) for result in plan.returned)
+    return makes_new and any(_is_spread(tensor) for tensor in halves)
+
+
+def _is_spread(tensor: RemoteTensor) -> bool:
+    """Whether several elements are one in memory."""
+    steps = tensor.stride()
+    return 0 in steps and any(size > 1 and not step for size, step in zip(tensor.shape, steps, strict=True))
 
 
 def _turned(args: Any) -> bool:
@@ -72,8 +98,8 @@ def _overlaps(plan: Plan, args: Any, kwargs: Any) -> bool:
     """Something is written to a tensor whose elements share memory: most operators refuse that, the device knows."""
     for place in plan.written:
         tensor = place.get(args, kwargs)
-        if isinstance(tensor, RemoteTensor) and 0 in tensor.stride():
-            return any(size > 1 and not step for size, step in zip(tensor.shape, tensor.stride(), strict=True))
+        if isinstance(tensor, RemoteTensor) and _is_spread(tensor):
+            return True
     return False
 
 
