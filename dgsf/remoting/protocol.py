@@ -10,6 +10,7 @@ positional and `kwargs` keyword-only arguments as the operator's schema tells, w
 i-th handle of the call, {FLOAT: i} its i-th float.  A dtype, layout or memory format is its code from the
 tables below, a device or generator nil (the executor has its own), numbers, strings, nil and lists are
 themselves, a complex number and a constant tensor (a CPU scalar among device tensors) are the maps below.
+The default dtype of the guest is an argument, too: `default` is its code, left out where it is float32.
 Every tensor that a call returns and that is not one of its arguments written in place gets the next handle
 from `out` on, in order; an undefined one uses up its number.  Handles are chosen by the guest, grow, and are
 never used twice.  A kind's number may be defined anew.
@@ -30,7 +31,7 @@ from enum import IntEnum
 class Record(IntEnum):
     """First element of every record that is not a call."""
 
-    DEFINE = -1  # [DEFINE, kind, "aten::add.Tensor", args, kwargs]: what this number means from now on
+    DEFINE = -1  # [DEFINE, kind, "aten::add.Tensor", args, kwargs, default]: what this number means from now on
     FREE = -2  # [FREE, [handle, ...]]
     UPLOAD = -3  # [UPLOAD, handle, dtype, sizes, bytes]: a small contiguous tensor
     UPLOAD_BULK = -4  # [UPLOAD_BULK, handle, dtype, sizes, size, transfer]: its bytes follow in bulk frames
@@ -101,5 +102,6 @@ DTYPES = (
     "complex64", "complex128", "complex32", "uint16", "uint32", "uint64", "float8_e4m3fn", "float8_e5m2",
     "float8_e4m3fnuz", "float8_e5m2fnuz", "quint8", "qint8", "qint32",
 )  # fmt: skip
+FLOAT32 = DTYPES.index("float32")
 LAYOUTS = ("strided", "sparse_coo", "sparse_csr", "sparse_csc", "sparse_bsr", "sparse_bsc", "_mkldnn")
 MEMORY_FORMATS = ("contiguous_format", "preserve_format", "channels_last", "channels_last_3d")

@@ -111,7 +111,7 @@ class DirectStream:
         if kind.generation != id(self):
             kind.number, kind.generation = self._kinds, id(self)
             self._kinds += 1
-            self._do([int(Record.DEFINE), kind.number, kind.op, kind.args, kind.kwargs])
+            self._do(kind.definition(kind.number))
         out, self._next = self._next, self._next + kind.outs
         return out
 

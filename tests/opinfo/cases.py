@@ -6,7 +6,7 @@ Each sample input is tried forward, in place, with `out=` and backward, where th
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -48,10 +48,10 @@ def operators() -> dict[str, Any]:
     return {name_of(op): op for op in op_db}
 
 
-def check(op: Any, device: torch.device, limit: int = 0) -> Outcome:
+def check(op: Any, device: torch.device, limit: int = 0, dtypes: Iterable[torch.dtype] = DTYPES) -> Outcome:
     """Try an operator with all of its samples, or `limit` of each dtype."""
     outcome = Outcome(name_of(op))
-    for dtype in DTYPES:
+    for dtype in dtypes:
         if dtype not in op.supported_dtypes("cpu"):
             continue
         for index, sample in enumerate(_samples(op, dtype)):

@@ -29,7 +29,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--seconds", type=float, default=180, help="time limit of one operator")
     parser.add_argument("--samples", type=int, default=0, help="of each dtype; 0: all")
-    parser.add_argument("--honest", action="store_true", help="compare all metadata with the device's (in process)")
+    parser.add_argument("--dtypes", default="float32,int64,bool", help="such as float16,bfloat16,float64")
+    parser.add_argument("--default", default="float32", help="the default dtype")
+    parser.add_argument("--honest", action="store_true", help="compare all metadata with the device's")
     parser.add_argument("--known", type=Path, default=None, help="where to write the list")
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     return parser.parse_args()
@@ -43,16 +45,18 @@ def work(options: argparse.Namespace) -> None:
 
     torch.set_num_threads(1)
     known = cases.operators()
+    dtypes = [getattr(torch, name) for name in options.dtypes.split(",")]
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what operators print is no answer
     with streams.over(options.over) as device:
+        torch.set_default_dtype(getattr(torch, options.default))
         if options.honest:
             import honest
 
             honest.install()
         print("{}", file=answers, flush=True)
         for line in sys.stdin:
-            outcome = cases.check(known[line.strip()], device, options.samples)
+            outcome = cases.check(known[line.strip()], device, options.samples, dtypes)
             found = {"name": outcome.name, "verdict": outcome.verdict, "tried": outcome.tried}
             print(json.dumps({**found, "reasons": (outcome.wrong + outcome.refused)[:50]}), file=answers, flush=True)
 
@@ -62,7 +66,8 @@ class Worker:
 
     def __init__(self, options: argparse.Namespace) -> None:
         self._command = [sys.executable, __file__, "--worker", "--over", options.over]
-        self._command += ["--samples", str(options.samples)] + (["--honest"] if options.honest else [])
+        self._command += ["--samples", str(options.samples), "--dtypes", options.dtypes]
+        self._command += ["--default", options.default] + (["--honest"] if options.honest else [])
         self._process: subprocess.Popen[str] | None = None
 
     def start(self) -> subprocess.Popen[str]:

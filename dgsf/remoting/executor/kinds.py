@@ -15,8 +15,10 @@ import torch
 from dgsf.errors import DgsfError, OpNotAllowed, ProtocolError, RemoteOpError
 from dgsf.remoting.executor.allow import full_name, resolve
 from dgsf.remoting.executor.arguments import FloatHole, ListHole, Reader, TensorHole
+from dgsf.remoting.executor.default_dtype import under
 from dgsf.remoting.executor.growing import may_grow
 from dgsf.remoting.executor.narrow import widen
+from dgsf.remoting.protocol import FLOAT32
 
 _MANY = 4096
 # Operators whose results may stand in more memory than they show: strides with gaps, parts of what was computed.  Found
@@ -120,17 +122,17 @@ def _refused(*_args: Any, **_kwargs: Any) -> Any:
     raise OpNotAllowed
 
 
-def prepare(binder: Binder, name: Any, args: Any, kwargs: Any) -> Prepared:
+def prepare(binder: Binder, name: Any, args: Any, kwargs: Any, default: Any = FLOAT32) -> Prepared:
     """The prepared kind; one that must not be called says so when it is called."""
     if not isinstance(name, str) or not isinstance(args, list) or not isinstance(kwargs, dict):
         raise ProtocolError("a kind is an operator's name, a list of arguments and a map of keyword arguments")
-    prepared = binder.prepared(name, [name, args, kwargs])
+    prepared = binder.prepared(name, [name, args, kwargs, default])
     prepared.bound(binder)
     try:
         overload = resolve(name)
         _read_arguments(prepared, overload._schema, Reader(binder.torch_device), args, kwargs)
         _read_schema(prepared, overload._schema, composite=_is_composite(overload._schema))
-        prepared.invoke = widen(name, binder.bind(overload, name))
+        prepared.invoke = under(default, widen(name, binder.bind(overload, name)))
     except (OpNotAllowed, RemoteOpError) as refusal:  # well formed, but no call to make
         prepared.refusal = refusal
     except (TypeError, ValueError, RuntimeError, OverflowError) as error:

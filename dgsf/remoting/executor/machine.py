@@ -26,7 +26,7 @@ from dgsf.remoting.executor.limits import Limits, refuse_over
 from dgsf.remoting.executor.memory import Memory, is_refusal, storage_bytes
 from dgsf.remoting.executor.snapshot import Snapshots
 from dgsf.remoting.executor.traces import Traces
-from dgsf.remoting.protocol import Record, Status
+from dgsf.remoting.protocol import FLOAT32, Record, Status
 
 USAGE_NS = 50_000_000
 FAILED: Final = object()
@@ -276,11 +276,11 @@ class Machine:
         self.reply(request, None)
 
     # --- the rest
-    def define(self, number: int, name: str, args: list[Any], kwargs: dict[str, Any]) -> None:
+    def define(self, number: int, name: str, args: list[Any], kwargs: dict[str, Any], default: int = FLOAT32) -> None:
         refuse_over(len(self.kinds), self.limits.kinds, "kinds")
         if type(number) is not int or number < 0:
             raise ProtocolError(f"{number!r} is not the number of a kind")
-        kind = self.kinds[number] = prepare(self.device, name, args, kwargs)
+        kind = self.kinds[number] = prepare(self.device, name, args, kwargs, default)
         if kind.grows:
             kind.invoke = growing(kind.invoke, self.handles.tensors, self.changes)
 

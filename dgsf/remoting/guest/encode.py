@@ -17,6 +17,11 @@ LAYOUT_CODE = {getattr(torch, name): code for code, name in enumerate(LAYOUTS)}
 FORMAT_CODE = {getattr(torch, name): code for code, name in enumerate(MEMORY_FORMATS)}
 
 
+def default_code() -> int:
+    """The default dtype of this process, as a kind of call tells it."""
+    return DTYPE_CODE[torch.get_default_dtype()]
+
+
 class Encoder:
     """Numbers the holes of one kind in the order in which `dispatch` gathers handles and floats."""
 
@@ -29,7 +34,8 @@ class Encoder:
 
     def kind(self, args: Any, kwargs: dict[str, Any], outs: int) -> Kind:
         words = [self.value(value) for value in args]
-        return Kind(self.name, words, {name: self.value(value) for name, value in kwargs.items()}, outs)
+        by_name = {name: self.value(value) for name, value in kwargs.items()}
+        return Kind(self.name, words, by_name, outs, default_code())
 
     def value(self, value: Any, listed: bool = False) -> Any:
         kind = type(value)

@@ -30,7 +30,7 @@ DISTRUSTED.update((
     "_linalg_svd", "linalg_svd", "svd", "linalg_eig", "linalg_eigvals", "_fft_r2c", "_fft_c2r", "_fft_c2c",
     "mkldnn_rnn_layer", "mkldnn_rnn_layer_backward", "max_unpool2d", "max_unpool3d", "nonzero_static", "_linalg_det",
     "_linalg_slogdet", "_linalg_solve_ex", "_transformer_encoder_layer_fwd", "_native_multi_head_attention",
-    "linalg_lstsq", "_linalg_eigh", "linalg_qr",
+    "linalg_lstsq", "_linalg_eigh", "linalg_qr", "ldexp",
 ))  # fmt: skip
 
 

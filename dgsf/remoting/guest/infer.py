@@ -18,11 +18,10 @@ _META = torch.device("meta")
 
 @dataclass(slots=True)
 class Outcome:
-    """Results, changes of arguments' metadata, and the keyword arguments as they must be sent."""
+    """Results, and changes of arguments' metadata."""
 
     results: tuple[Any, ...]
-    refits: tuple[Refit, ...]
-    kwargs: dict[str, Any]
+    refits: tuple[Refit, ...] = ()
 
 
 def infer(plan: Plan, args: Any, kwargs: dict[str, Any]) -> Outcome:
@@ -35,9 +34,7 @@ def infer(plan: Plan, args: Any, kwargs: dict[str, Any]) -> Outcome:
     with torch.no_grad():
         made = plan.func(*meta_args, **meta_kwargs)
     absolute = _absolute_offset(plan, args, kwargs)
-    results = _describe(plan, made, absolute)
-    refits = _refits(plan, args, kwargs, shadows)
-    return Outcome(results, refits, with_dtype(plan, kwargs, made))
+    return Outcome(_describe(plan, made, absolute), _refits(plan, args, kwargs, shadows))
 
 
 def _shadow(value: Any, shadows: dict[int, torch.Tensor]) -> Any:
@@ -52,15 +49,6 @@ def _shadow(value: Any, shadows: dict[int, torch.Tensor]) -> Any:
     if isinstance(value, list | tuple):
         return [_shadow(item, shadows) for item in value]
     return value
-
-
-def with_dtype(plan: Plan, kwargs: dict[str, Any], made: Any = None) -> dict[str, Any]:
-    """Factories follow this process's default dtype, not the executor's: say it."""
-    if not plan.takes_device or kwargs.get("dtype") is not None or plan.view:
-        return kwargs
-    if isinstance(made, torch.Tensor):
-        return {**kwargs, "dtype": made.dtype}
-    return kwargs
 
 
 def _absolute_offset(plan: Plan, args: Any, kwargs: dict[str, Any]) -> bool:

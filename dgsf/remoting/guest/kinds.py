@@ -13,6 +13,9 @@ from typing import Any, Protocol
 
 import torch
 
+from dgsf.remoting.protocol import FLOAT32, Record
+
+_DEFINE = int(Record.DEFINE)
 Meta = tuple[torch.dtype, tuple[int, ...], tuple[int, ...], int]  # dtype, sizes, strides, storage offset
 
 
@@ -24,8 +27,14 @@ class Kind:
     args: list[Any]
     kwargs: dict[str, Any] = field(default_factory=dict)
     outs: int = 1  # handles that a call uses up
+    default: int = FLOAT32  # the code of the default dtype that a call is done under
     number: int = -1  # the stream's own: its number on the wire
     generation: int = 0  # the stream's own: where that number is known
+
+    def definition(self, number: int) -> list[Any]:
+        """The record that gives it a number."""
+        record = [_DEFINE, number, self.op, self.args, self.kwargs]
+        return record if self.default == FLOAT32 else [*record, self.default]
 
 
 class Stream(Protocol):

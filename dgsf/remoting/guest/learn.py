@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
+
 from dgsf.errors import RemoteOpError
 from dgsf.remoting.guest import dispatch, infer
 from dgsf.remoting.guest.bound import bound
@@ -20,6 +22,7 @@ from dgsf.remoting.guest.settle import run_elsewhere, settled
 from dgsf.remoting.guest.subclasses import follow
 from dgsf.remoting.guest.tensor import RemoteTensor, refit
 
+_HALVES = (torch.float16, torch.bfloat16)
 _PLAIN_ERRORS = (RuntimeError, IndexError, ValueError, TypeError)
 
 
@@ -42,7 +45,7 @@ def learn(plan: Plan, args: Any, kwargs: Any, key: Any, handles: list[int], floa
     _check_fit(plan, outcome)
     if outcome.refits and kwargs and _turned(args):
         return _ask(plan, args, kwargs, key, handles, floats)
-    entry = _entry(plan, args, outcome.kwargs, outcome)
+    entry = _entry(plan, args, kwargs, outcome)
     _remember(plan, key, entry)
     return dispatch.finish(entry, args, kwargs, handles, floats)
 
@@ -57,10 +60,33 @@ def _check_fit(plan: Plan, outcome: infer.Outcome) -> None:
 
 
 def _unusual(plan: Plan, args: Any) -> bool:
-    """Images in another memory order: what order comes out is the kernel's choice."""
-    if plan.view or plan.pointwise:
+    """Images in another memory order: what order comes out is the kernel's choice. So is much of half precision."""
+    if plan.view:
         return False
-    return any(isinstance(value, RemoteTensor) and value.dim() > 3 and not value.is_contiguous() for value in args)
+    halves = [value for value in args if isinstance(value, RemoteTensor) and value.dtype in _HALVES]
+    if halves and _by_device(plan, halves):
+        return True
+    return not plan.pointwise and any(
+        isinstance(value, RemoteTensor) and value.dim() > 3 and not value.is_contiguous() for value in args
+    )
+
+
+def _by_device(plan: Plan, halves: list[RemoteTensor]) -> bool:
+    """Whether devices differ in what comes out of half precision.
+
+    The CPU keeps a layer's mean in it, others in float32; where a value is spread over a dimension, it chooses another
+    memory order than they do.
+    """
+    if plan.name == "aten::native_layer_norm":
+        return True
+    makes_new = not all(isinstance(result, Place) for result in plan.returned)
+    return makes_new and any(_is_spread(tensor) for tensor in halves)
+
+
+def _is_spread(tensor: RemoteTensor) -> bool:
+    """Whether several elements are one in memory."""
+    steps = tensor.stride()
+    return 0 in steps and any(size > 1 and not step for size, step in zip(tensor.shape, steps, strict=True))
 
 
 def _turned(args: Any) -> bool:
@@ -72,8 +98,8 @@ def _overlaps(plan: Plan, args: Any, kwargs: Any) -> bool:
     """Something is written to a tensor whose elements share memory: most operators refuse that, the device knows."""
     for place in plan.written:
         tensor = place.get(args, kwargs)
-        if isinstance(tensor, RemoteTensor) and 0 in tensor.stride():
-            return any(size > 1 and not step for size, step in zip(tensor.shape, tensor.stride(), strict=True))
+        if isinstance(tensor, RemoteTensor) and _is_spread(tensor):
+            return True
     return False
 
 
@@ -109,16 +135,16 @@ def _entry(plan: Plan, args: Any, kwargs: dict[str, Any], outcome: infer.Outcome
 def _remember(plan: Plan, key: Any, entry: Entry) -> None:
     if dispatch.STRANGE in key or not bound.remembers:
         return
-    if len(plan.cache) >= CACHE_LIMIT:
-        plan.cache.clear()
-    plan.cache[key] = entry
+    cache = plan.caches[entry.kind.default]
+    if len(cache) >= CACHE_LIMIT:
+        cache.clear()
+    cache[key] = entry
 
 
 def _ask(plan: Plan, args: Any, kwargs: Any, key: Any, handles: list[int], floats: list[float]) -> Any:
     """Let the executor say what comes out; remember it unless it depends on values."""
-    kwargs_sent = infer.with_dtype(plan, kwargs)
     encoder = Encoder(plan.name, plan.float_lists, plan.keyed_floats)
-    kind = encoder.kind(args, kwargs_sent, infer.tensors_returned(plan, args, kwargs))
+    kind = encoder.kind(args, kwargs, infer.tensors_returned(plan, args, kwargs))
     entry = Entry(kind, ASK, place=plan)
     if plan.dynamic:
         _remember(plan, key, entry)
@@ -144,8 +170,7 @@ def ask_again(entry: Entry, args: Any, kwargs: Any, handles: list[int], floats: 
             refit(tensor, layout, offset, handle)
             changed = True
     if key is not None and not changed:
-        outcome = infer.Outcome(results, (), kwargs)
-        learned = _entry(plan, args, infer.with_dtype(plan, kwargs), outcome)
+        learned = _entry(plan, args, kwargs, infer.Outcome(results))
         learned.kind.outs = entry.kind.outs = max(new_handles(results), 0)
         _remember(plan, key, learned)
     return build(results, args, kwargs, first)

@@ -15,6 +15,7 @@ from dgsf.remoting.guest import (
     accelerator,
     archives,
     compiling,
+    default_dtype,
     encoders,
     fused,
     lists,
@@ -50,6 +51,7 @@ def install(stack: ExitStack) -> None:
     replace(stack, torch.Tensor, "data", moves.exchangeable_data)
     replace(stack, torch, "Generator", _Generator)
     accelerator.install(stack)
+    default_dtype.install(stack)
     encoders.install(stack)
     loads.install(stack)
     nested.install(stack)

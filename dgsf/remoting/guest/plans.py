@@ -1,16 +1,19 @@
 """A plan per operator overload: what its schema says, looked up once.
 
 Plans hang on torch's own overload objects, so that the hot path finds one by an attribute.  Each has its own
-cache from a call's key (layouts and plain values) to the entry that says what to send and what comes out.
+cache from a call's key (layouts and plain values) to the entry that says what to send and what comes out; another
+one for each default dtype, under which equal calls make other tensors.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
+from dgsf.remoting.guest.encode import default_code
 from dgsf.remoting.guest.kinds import Kind
 from dgsf.remoting.guest.layout import Layout
 
@@ -69,6 +72,9 @@ class Entry:
     refits: tuple[Refit, ...] = ()
 
 
+Cache = dict[Any, Entry]
+
+
 @dataclass(slots=True)
 class Plan:
     """One operator overload."""
@@ -85,7 +91,8 @@ class Plan:
     float_lists: bool
     special: Any = None
     trusted: bool = True  # false: the executor is asked for the metadata of every new key
-    cache: dict[Any, Entry] = field(default_factory=dict)
+    caches: defaultdict[int, Cache] = field(default_factory=lambda: defaultdict(dict))  # by default dtype
+    cache: Cache = field(default_factory=dict)  # that of the present one
 
 
 def _arguments_written(schema: Any) -> dict[str, Place]:
@@ -165,8 +172,10 @@ def plan_of(func: Any) -> Plan:
     try:
         return func._dgsf_plan  # type: ignore[no-any-return]
     except AttributeError:
-        plan = func._dgsf_plan = make_plan(func)
+        plan = make_plan(func)
+        plan.cache = plan.caches[default_code()]
         _plans.append(plan)
+        func._dgsf_plan = plan
         return plan
 
 
@@ -176,4 +185,12 @@ _plans: list[Plan] = []
 def forget() -> None:
     """Empty the caches: their layouts and kinds belong to a session that has ended."""
     for plan in _plans:
-        plan.cache.clear()
+        plan.caches.clear()
+    follow_default()
+
+
+def follow_default() -> None:
+    """The default dtype may be another one now."""
+    default = default_code()
+    for plan in _plans:
+        plan.cache = plan.caches[default]

@@ -18,7 +18,7 @@ from dgsf.remoting.guest.templates import HOLES, LOOSE, Step, Template
 from dgsf.remoting.guest.traces import WINDOW, Library
 from dgsf.remoting.protocol import Record
 
-_DEFINE, _FREE, _ASK, _RUN = int(Record.DEFINE), int(Record.FREE), int(Record.ASK), int(Record.RUN)
+_FREE, _ASK, _RUN = int(Record.FREE), int(Record.ASK), int(Record.RUN)
 _stream_numbers = itertools.count(1)
 MAX_SEGMENT = 8192
 MAX_KINDS = 32_768
@@ -351,8 +351,7 @@ class Recorder:
             number = self._new_number()
             self._numbers[kind] = number
             self._by_number[number] = kind
-            record = [_DEFINE, number, kind.op, kind.args, kind.kwargs]
-            self.definitions[number] = record
+            record = self.definitions[number] = kind.definition(number)
             self.records.append(record)
         kind.number, kind.generation = number, self._mark
         return number
