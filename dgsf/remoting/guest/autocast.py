@@ -89,6 +89,11 @@ def _widest(values: Any) -> torch.dtype:
     return _lower(values)
 
 
+def lowering(func: Any) -> Any:
+    """A call of `func` as it is done under autocast for those that are cast to the lower type."""
+    return _kernel(func, _lower)
+
+
 def register(library: Any) -> None:
     for names, choose in ((LOWER, _lower), (FULL, _full), (WIDEST, _widest)):
         for name in names:
