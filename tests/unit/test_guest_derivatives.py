@@ -15,7 +15,10 @@ from torch.utils.flop_counter import FlopCounterMode
 from dgsf.errors import OpNotAllowed
 from dgsf.remoting.guest import dispatch, plans
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")  # by which torch finds tangents
+pytestmark = [
+    pytest.mark.usefixtures("whole_matmul"),
+    pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning"),  # by which torch finds tangents
+]
 SHAPES = [
     ((3,), (3,)),
     ((3,), (3, 2)),

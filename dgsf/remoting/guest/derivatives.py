@@ -36,12 +36,12 @@ _APART_KEYS = torch._C.DispatchKeySet(_APART)
 
 def forward_mode() -> bool:
     """Whether tensors may carry tangents, which end where a call is sent from an autograd kernel."""
-    return forward_ad._current_level >= 0
+    return bool(forward_ad._current_level >= 0)
 
 
 def watched() -> bool:
     """Whether calls mean more than what the device does: tangents, transforms of functions, modes that look on."""
-    return forward_ad._current_level >= 0 or _transforms() or _modes() > 0
+    return bool(forward_ad._current_level >= 0 or _transforms() or _modes())
 
 
 def linear_backward(run: Any, source: Any, grad: Any, weight: Any, mask: Any) -> Any:

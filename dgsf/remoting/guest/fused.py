@@ -128,18 +128,24 @@ def _writes_named(schema: Any) -> bool:
     return bool(written) and takes_tensors and all(argument.kwarg_only for argument in written)
 
 
-def _saw_complex() -> None:
+def whole_matmul() -> None:
+    """Send `matmul` whole, until complex numbers are met."""
+    if not _matmul:
+        _matmul.append(torch.library.Library("aten", "IMPL"))
+        _matmul[0].impl("matmul", _whole(aten.matmul.default), "PrivateUse1")
+
+
+def saw_complex() -> None:
     """From now on torch takes `matmul` apart: whole, it has no derivative of complex numbers."""
     if _matmul:
         _matmul.pop()._destroy()
 
 
 def register(library: Any) -> None:
-    ON_COMPLEX.append(_saw_complex)
+    ON_COMPLEX.append(saw_complex)
     SPECIALS["aten::_scaled_dot_product_flash_attention_for_cpu_backward"] = attention_backward
     library.impl("linear", _whole(aten.linear.default), "PrivateUse1")
-    _matmul.append(torch.library.Library("aten", "IMPL"))
-    _matmul[0].impl("matmul", _whole(aten.matmul.default), "PrivateUse1")
+    whole_matmul()
     library.impl("scaled_dot_product_attention", attention, "AutogradPrivateUse1")
     library.impl("ctc_loss.Tensor", ctc_loss, "AutogradPrivateUse1")
     library.impl("batch_norm", batch_norm, "AutogradPrivateUse1")
