@@ -1,6 +1,7 @@
 """One operator of torch's own test cases, done on the remote device and on the CPU, and compared.
 
-Each sample input is tried forward, in place, with `out=` and backward, where the case says that the operator can.
+Each sample input is tried forward, in place, with `out=` and backward, where the case says that the operator can;
+a few in float64 also for the derivative of the derivative, and for the one by forward mode.
 """
 
 from __future__ import annotations
@@ -11,10 +12,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from torch.autograd import forward_ad
 from torch.testing._internal.common_methods_invocations import op_db
 
 from dgsf.errors import OpNotAllowed
 
+DERIVED = 3  # samples whose further derivatives are compared
 DTYPES = (torch.float32, torch.int64, torch.bool)
 # Results that are not defined by the arguments: only type and sizes are compared.
 UNDEFINED = ("empty", "new_empty", "empty_like", "empty_strided", "empty_permuted", "new_empty_strided")
@@ -62,12 +65,25 @@ def check(op: Any, device: torch.device, limit: int = 0, dtypes: Iterable[torch.
     return outcome
 
 
-def _samples(op: Any, dtype: torch.dtype) -> Iterator[Any]:
+def check_derivatives(op: Any, device: torch.device, limit: int = 0) -> Outcome:
+    """Try an operator's second derivative and its derivative by forward mode, with the first samples of float64."""
+    outcome = Outcome(name_of(op))
+    if not op.supports_autograd or torch.float64 not in op.supported_dtypes("cpu"):
+        return outcome
+    for index, sample in enumerate(_samples(op, torch.float64)[: limit or DERIVED]):
+        if op.supports_gradgrad:
+            _compare(outcome, f"twice #{index}", lambda s: _twice(op, s), sample, device)
+        if op.supports_forward_ad:
+            _compare(outcome, f"forward mode #{index}", lambda s: _tangents(op, s), sample, device)
+    return outcome
+
+
+def _samples(op: Any, dtype: torch.dtype) -> list[Any]:
     grad = dtype.is_floating_point and op.supports_autograd
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         torch.manual_seed(1)
-        yield from list(op.sample_inputs("cpu", dtype, requires_grad=grad))
+        return list(op.sample_inputs("cpu", dtype, requires_grad=grad))
 
 
 def _ways(op: Any, sample: Any, dtype: torch.dtype) -> Iterator[tuple[str, Callable[[Any], Any]]]:
@@ -98,15 +114,45 @@ def _out(op: Any, sample: Any) -> Any:
 
 
 def _backward(op: Any, sample: Any) -> Any:
-    leaves = [t for t in flat((sample.input, sample.args, sample.kwargs)) if t.requires_grad]
+    leaves = _leaves(sample)
+    return _slopes(_outputs(op, sample), leaves) if leaves else None
+
+
+def _twice(op: Any, sample: Any) -> Any:
+    leaves = _leaves(sample)
+    first = _slopes(_outputs(op, sample), leaves, create_graph=True) if leaves else None
+    return _slopes(first, leaves) if first is not None else None
+
+
+def _tangents(op: Any, sample: Any) -> Any:
+    def dual(tensor: torch.Tensor) -> torch.Tensor:
+        if not tensor.requires_grad:
+            return tensor
+        return forward_ad.make_dual(tensor.detach(), _weight(tensor.detach()))
+
+    with forward_ad.dual_level():
+        given, args, kwargs = (tree(part, dual) for part in (sample.input, sample.args, sample.kwargs))
+        made = flat(op(given, *args, **kwargs))
+        return [forward_ad.unpack_dual(each).tangent for each in made]
+
+
+def _leaves(sample: Any) -> list[torch.Tensor]:
+    return [t for t in flat((sample.input, sample.args, sample.kwargs)) if t.requires_grad]
+
+
+def _outputs(op: Any, sample: Any) -> Any:
     made = op(sample.input, *sample.args, **sample.kwargs)
-    if sample.output_process_fn_grad is not None:
-        made = sample.output_process_fn_grad(made)
+    return made if sample.output_process_fn_grad is None else sample.output_process_fn_grad(made)
+
+
+def _slopes(made: Any, leaves: list[torch.Tensor], create_graph: bool = False) -> Any:
     outs = [t for t in flat(made) if t.requires_grad and t.numel()]
-    if not outs or not leaves:
-        return None
-    weights = [torch.linspace(0.5, 1.5, t.numel()).reshape(t.shape).to(t.dtype).to(t.device) for t in outs]
-    return torch.autograd.grad(outs, leaves, weights, allow_unused=True)
+    weights = [_weight(t) for t in outs]
+    return torch.autograd.grad(outs, leaves, weights, create_graph=create_graph, allow_unused=True) if outs else None
+
+
+def _weight(tensor: torch.Tensor) -> torch.Tensor:
+    return torch.linspace(0.5, 1.5, tensor.numel()).reshape(tensor.shape).to(tensor.dtype).to(tensor.device)
 
 
 def _compare(outcome: Outcome, label: str, run: Callable[[Any], Any], sample: Any, device: torch.device) -> None:
@@ -146,7 +192,7 @@ def _equal(outcome: Outcome, label: str, actual: Any, expected: Any) -> None:
                 assert (mine.shape, mine.dtype) == (theirs.shape, theirs.dtype)
             return
         torch.testing.assert_close(actual, expected, equal_nan=True)
-    except (AssertionError, ValueError) as error:
+    except (AssertionError, TypeError, ValueError) as error:  # a tensor and none cannot be compared
         outcome.wrong.append(f"{label}: {_line(error)}")
 
 

@@ -2,10 +2,33 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 GOAL = 0.98
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of the list of what does not pass."""
+
+    title: str
+    made_by: str
+
+
+VALUES = Part(
+    "# Operators that do not pass on the remote device",
+    "Made by `make opinfo`; do not edit.  Every operator of torch's own test cases, float32, int64 and bool,\n"
+    "forward, in place, `out=` and backward, compared with the CPU.",
+)
+DERIVATIVES = Part(
+    "# Derivatives that do not pass on the remote device",
+    "Made by `make opinfo`, too.  Second derivatives, and derivatives by forward mode, of every operator that has\n"
+    "them, float64, its first three cases, compared with the CPU.",
+)
 
 
 def _passed(outcomes: list[dict[str, Any]]) -> tuple[int, int]:
@@ -31,13 +54,20 @@ def summary(outcomes: list[dict[str, Any]], seconds: float) -> str:
     )
 
 
-def known(outcomes: list[dict[str, Any]]) -> str:
+def write(path: Path, part: Part, outcomes: list[dict[str, Any]]) -> None:
+    """Put one part into the list, and leave the others."""
+    before = re.split(r"(?m)^(?=# )", path.read_text()) if path.exists() else []
+    texts = {text.partition("\n")[0]: text.strip() for text in before if text.strip()}
+    texts[part.title] = known(part, outcomes).strip()
+    path.write_text("\n\n".join(texts[title] for title in sorted(texts, reverse=True)) + "\n")
+
+
+def known(part: Part, outcomes: list[dict[str, Any]]) -> str:
     passed, all_ = _passed(outcomes)
     lines = [
-        "# Operators that do not pass on the remote device",
+        part.title,
         "",
-        "Made by `make opinfo`; do not edit.  Every operator of torch's own test cases, float32, int64 and bool,",
-        "forward, in place, `out=` and backward, compared with the CPU.",
+        part.made_by,
         "",
         f"{passed} of {all_} operators pass.",
         "",
@@ -49,5 +79,8 @@ def known(outcomes: list[dict[str, Any]]) -> str:
             reason = str(outcome["reasons"][0]).replace("|", "/")[:160]
             lines.append(f"| {outcome['name']} | {outcome['verdict']} | {reason} | {len(outcome['reasons'])} |")
     nothing = [str(outcome["name"]) for outcome in outcomes if outcome["verdict"] == "empty"]
-    lines += ["", f"Without a CPU case of these types, so not counted: {', '.join(nothing) or 'none'}.", ""]
+    if part is DERIVATIVES:  # most operators of whole numbers, all that only make tensors
+        lines += ["", f"Without such a derivative on the CPU, so not counted: {len(nothing)} operators.", ""]
+    else:
+        lines += ["", f"Without a CPU case of these types, so not counted: {', '.join(nothing) or 'none'}.", ""]
     return "\n".join(lines)

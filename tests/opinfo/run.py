@@ -1,7 +1,8 @@
 """Every operator case of torch on the remote device: `python tests/opinfo/run.py [--over session] [NAME ...]`.
 
 Operators run in a few worker processes, each with a time limit; one that crashes or hangs costs only itself.
-The list of what does not pass, with reasons, is written to KNOWN.md beside this file.
+The list of what does not pass, with reasons, is written to KNOWN.md beside this file: one part of it for values and
+first derivatives, one (`--derivatives`) for what is derived twice or by forward mode.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import subprocess
 import sys
 import threading
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +34,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--dtypes", default="float32,int64,bool", help="such as float16,bfloat16,float64")
     parser.add_argument("--default", default="float32", help="the default dtype")
     parser.add_argument("--honest", action="store_true", help="compare all metadata with the device's")
+    parser.add_argument("--derivatives", action="store_true", help="second ones and by forward mode, nothing else")
     parser.add_argument("--known", type=Path, default=None, help="where to write the list")
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     return parser.parse_args()
@@ -46,6 +49,7 @@ def work(options: argparse.Namespace) -> None:
     torch.set_num_threads(1)
     known = cases.operators()
     dtypes = [getattr(torch, name) for name in options.dtypes.split(",")]
+    check = cases.check_derivatives if options.derivatives else partial(cases.check, dtypes=dtypes)
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what operators print is no answer
     with streams.over(options.over) as device:
@@ -56,7 +60,7 @@ def work(options: argparse.Namespace) -> None:
             honest.install()
         print("{}", file=answers, flush=True)
         for line in sys.stdin:
-            outcome = cases.check(known[line.strip()], device, options.samples, dtypes)
+            outcome = check(known[line.strip()], device, options.samples)
             found = {"name": outcome.name, "verdict": outcome.verdict, "tried": outcome.tried}
             print(json.dumps({**found, "reasons": (outcome.wrong + outcome.refused)[:50]}), file=answers, flush=True)
 
@@ -68,6 +72,7 @@ class Worker:
         self._command = [sys.executable, __file__, "--worker", "--over", options.over]
         self._command += ["--samples", str(options.samples), "--dtypes", options.dtypes]
         self._command += ["--default", options.default] + (["--honest"] if options.honest else [])
+        self._command += ["--derivatives"] if options.derivatives else []
         self._process: subprocess.Popen[str] | None = None
 
     def start(self) -> subprocess.Popen[str]:
@@ -145,7 +150,7 @@ def main() -> int:
     outcomes = run(options)
     print(report.summary(outcomes, time.monotonic() - started))
     if options.known is not None:
-        options.known.write_text(report.known(outcomes))
+        report.write(options.known, report.DERIVATIVES if options.derivatives else report.VALUES, outcomes)
     return 0 if report.good(outcomes) else 1
 
 

@@ -18,3 +18,18 @@ def device(stream):
 
     with bind(stream) as device:
         yield device
+
+
+@pytest.fixture
+def whole_matmul(device, monkeypatch):
+    """`matmul` is sent whole, whatever complex numbers other tests in this process have met."""
+    import torch
+
+    from dgsf.remoting.guest import fused, plans
+
+    was_whole = bool(fused._matmul)
+    fused.whole_matmul()
+    monkeypatch.setattr(plans.plan_of(torch.ops.aten.matmul.default), "special", None)
+    yield
+    if not was_whole:
+        fused.saw_complex()

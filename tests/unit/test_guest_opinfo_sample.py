@@ -69,3 +69,14 @@ def test_operator(name, device):
 
     outcome = cases.check(cases.operators()[name], device, limit=3)
     assert not outcome.wrong and not outcome.refused
+
+
+DERIVED = ["matmul", "nn.functional.linear", "nn.functional.scaled_dot_product_attention", "nn.functional.batch_norm"]
+
+
+@pytest.mark.parametrize("name", DERIVED)
+def test_further_derivatives(name, device):
+    import cases
+
+    outcome = cases.check_derivatives(cases.operators()[name], device, limit=2)
+    assert outcome.tried and not outcome.wrong and not outcome.refused

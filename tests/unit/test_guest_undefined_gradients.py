@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from dgsf.remoting.guest import fused
+from dgsf.remoting.guest.dispatch import dispatch
 
 
 class Stop(torch.autograd.Function):
@@ -20,15 +20,7 @@ class Stop(torch.autograd.Function):
         return None
 
 
-@pytest.fixture(autouse=True)
-def matmul_is_sent_whole(device):
-    """Whatever complex numbers other tests in this process have met."""
-    seen = fused._complex[:]
-    fused._complex.clear()
-    fused.whole_matmul(True)
-    yield
-    if seen:
-        fused._saw_complex()
+pytestmark = pytest.mark.usefixtures("whole_matmul")
 
 
 def attended(x, *rest):
@@ -112,6 +104,6 @@ def test_an_operator_that_needs_a_tensor_and_gets_none_says_so(device, stream):
     x = torch.ones(2, 2, device=device)
     made = len(stream.calls)
     with pytest.raises(RuntimeError, match=r"got None .* argument #0 'grad_output' of aten::gelu_backward"):
-        fused.dispatch(torch.ops.aten.gelu_backward.default, (None, x), {})
+        dispatch(torch.ops.aten.gelu_backward.default, (None, x), {})
     assert len(stream.calls) == made
     assert x.sum().item() == 4

@@ -105,6 +105,11 @@ def _banned(*_: Any, **__: Any) -> NoReturn:
     raise RuntimeError(_BANNED)
 
 
+def lowering(func: Any) -> Any:
+    """A call of `func` as it is done under autocast for those that are cast to the lower type."""
+    return _kernel(func, _lower)
+
+
 def register(library: Any) -> None:
     for names, choose in ((LOWER, _lower), (FULL, _full), (WIDEST, _widest)):
         for name in names:

@@ -8,19 +8,17 @@ Composite operators with `out=` are sent whole because their parts write into re
 
 from __future__ import annotations
 
-from math import prod
 from typing import Any
 
 import torch
 
-from dgsf.remoting.guest import rnn
+from dgsf.remoting.guest import derivatives, rnn
 from dgsf.remoting.guest.dispatch import dispatch, send
 from dgsf.remoting.guest.layout import ON_COMPLEX
 from dgsf.remoting.guest.plans import DISTRUSTED, SPECIALS, Plan, plan_of
 
 aten = torch.ops.aten
-_matmul: list[Any] = []  # its registration, while there is one
-_complex: list[bool] = []  # not empty: complex numbers were met
+_matmul: list[Any] = []  # its registration, until complex numbers are met
 
 # Metadata that meta kernels get wrong, or that depends on the device's own choice of kernel.
 DISTRUSTED.update((
@@ -34,65 +32,9 @@ DISTRUSTED.update((
 ))  # fmt: skip
 
 
-def linear_backward(plan: Plan, args: Any, kwargs: Any) -> Any:
-    """The three gradients of `linear`, by matrix products that every device has."""
-    source, grad, weight, mask = args
-    if grad is None:
-        return None, None, None
-    if grad.is_complex():
-        weight, source = weight.conj(), source.conj()
-    to_source = dispatch(aten.matmul.default, (grad, weight), {}) if mask[0] else None
-    to_weight = to_bias = None
-    if mask[1] or mask[2]:
-        rows = _matrix(grad)
-        if mask[1]:
-            columns = _matrix(source)
-            to_weight = dispatch(aten.mm.default, (dispatch(aten.t.default, (rows,), {}), columns), {})
-        if mask[2]:
-            to_bias = dispatch(aten.sum.dim_IntList, (rows, [0]), {})
-    return to_source, to_weight, to_bias
-
-
-def matmul_backward(plan: Plan, args: Any, kwargs: Any) -> Any:
-    """The two gradients of `matmul`, for vectors, matrices and batches of them."""
-    grad, left, right, mask = args
-    if grad is None:
-        return None, None
-    if left.dim() == 1 and right.dim() == 1:
-        return tuple(grad * other if wanted else None for other, wanted in ((right, mask[0]), (left, mask[1])))
-    tall = left.unsqueeze(0) if left.dim() == 1 else left
-    wide = right.unsqueeze(1) if right.dim() == 1 else right
-    if left.dim() == 1:
-        grad = grad.unsqueeze(-2)
-    if right.dim() == 1:
-        grad = grad.unsqueeze(-1)
-    to_left = (grad @ _adjoint(wide)).sum_to_size(tall.shape).reshape(left.shape) if mask[0] else None
-    to_right = _to_right(grad, tall, wide).reshape(right.shape) if mask[1] else None
-    return to_left, to_right
-
-
 def attention_backward(plan: Plan, args: Any, kwargs: Any) -> Any:
     """The three gradients of attention."""
     return (None, None, None) if args[0] is None else send(plan, args, kwargs)
-
-
-def _matrix(tensor: torch.Tensor) -> Any:
-    """All dimensions but the last as one."""
-    if tensor.dim() == 2:
-        return tensor
-    return aten.reshape.default(tensor, [prod(tensor.shape[:-1]), tensor.shape[-1]])
-
-
-def _to_right(grad: torch.Tensor, tall: torch.Tensor, wide: torch.Tensor) -> torch.Tensor:
-    if wide.dim() == 2 and tall.dim() > 2:  # one product instead of a batch of them that is then summed up
-        rows = _matrix(tall.expand(*grad.shape[:-1], tall.shape[-1]))
-        return _adjoint(rows) @ _matrix(grad)
-    return (_adjoint(tall) @ grad).sum_to_size(wide.shape)
-
-
-def _adjoint(tensor: torch.Tensor) -> torch.Tensor:
-    turned = tensor.transpose(-2, -1)
-    return turned.conj() if tensor.is_complex() else turned
 
 
 def attention(
@@ -103,13 +45,13 @@ def attention(
     wanted = torch.is_grad_enabled() and any(
         part is not None and part.requires_grad for part in (query, key, value, attn_mask)
     )
-    if not wanted:
+    if not wanted and not derivatives.watched():
         named = {} if scale is None else {"scale": scale}
         if enable_gqa:
             named["enable_gqa"] = True
         args = (query, key, value, attn_mask, float(dropout_p), is_causal)
         return dispatch(aten.scaled_dot_product_attention.default, args, named)
-    if _flash(query, key, value, attn_mask, dropout_p, enable_gqa):
+    if not derivatives.forward_mode() and _flash(query, key, value, attn_mask, dropout_p, enable_gqa):
         mask = _additive(attn_mask, query.dtype)
         flash = aten._scaled_dot_product_flash_attention_for_cpu.default
         return flash(query, key, value, 0.0, is_causal, attn_mask=mask, scale=scale)[0]
@@ -154,7 +96,7 @@ def batch_norm(
     """One call with one result where nothing is learnt; else as torch takes it apart."""
     args = (source, weight, bias, mean, variance, training, momentum, eps, cudnn)
     wanted = torch.is_grad_enabled() and any(part is not None and part.requires_grad for part in args[:3])
-    if training or wanted:
+    if training or wanted or derivatives.watched():
         return aten.batch_norm.default.decompose(*args)
     return send(plan_of(aten.batch_norm.default), args, {})
 
@@ -186,34 +128,29 @@ def _writes_named(schema: Any) -> bool:
     return bool(written) and takes_tensors and all(argument.kwarg_only for argument in written)
 
 
-def whole_matmul(wanted: bool) -> None:
-    """Send `matmul` whole, or let torch take it apart: whole it has no forward-mode and no complex derivative."""
-    wanted = wanted and not _complex
-    if wanted and not _matmul:
-        library = torch.library.Library("aten", "IMPL")
-        library.impl("matmul", _whole(aten.matmul.default), "PrivateUse1")
-        _matmul.append(library)
-    elif not wanted and _matmul:
+def whole_matmul() -> None:
+    """Send `matmul` whole, until complex numbers are met."""
+    if not _matmul:
+        _matmul.append(torch.library.Library("aten", "IMPL"))
+        _matmul[0].impl("matmul", _whole(aten.matmul.default), "PrivateUse1")
+
+
+def saw_complex() -> None:
+    """From now on torch takes `matmul` apart: whole, it has no derivative of complex numbers."""
+    if _matmul:
         _matmul.pop()._destroy()
 
 
-def _saw_complex() -> None:
-    if not _complex:
-        _complex.append(True)
-        whole_matmul(False)
-
-
 def register(library: Any) -> None:
-    ON_COMPLEX.append(_saw_complex)
-    SPECIALS["aten::linear_backward"] = linear_backward
-    SPECIALS["aten::matmul_backward"] = matmul_backward
+    ON_COMPLEX.append(saw_complex)
     SPECIALS["aten::_scaled_dot_product_flash_attention_for_cpu_backward"] = attention_backward
     library.impl("linear", _whole(aten.linear.default), "PrivateUse1")
-    whole_matmul(True)
+    whole_matmul()
     library.impl("scaled_dot_product_attention", attention, "AutogradPrivateUse1")
     library.impl("ctc_loss.Tensor", ctc_loss, "AutogradPrivateUse1")
     library.impl("batch_norm", batch_norm, "AutogradPrivateUse1")
     SPECIALS["aten::batch_norm"] = lambda plan, args, kwargs: batch_norm(*args, **kwargs)
+    derivatives.register(library)
     rnn.register(library)
     for func in _composites_with_out():
         library.impl(func.name().removeprefix("aten::"), _whole(func), "PrivateUse1")

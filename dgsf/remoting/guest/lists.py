@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from dgsf.remoting.guest import derivatives
 from dgsf.remoting.guest.dispatch import dispatch
 from dgsf.remoting.guest.layout import PENDING
 from dgsf.remoting.guest.tensor import RemoteTensor
@@ -139,7 +140,7 @@ def _is_ours(first: Any) -> bool:
         and type(first[0]) is RemoteTensor
         and not torch.is_grad_enabled()
         and not torch.is_inference_mode_enabled()
-        and not torch._C._len_torch_dispatch_stack()
+        and not derivatives.watched()
         and not torch._C._is_torch_function_mode_enabled()
     )
 

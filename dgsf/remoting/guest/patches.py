@@ -16,8 +16,8 @@ from dgsf.remoting.guest import (
     archives,
     compiling,
     default_dtype,
+    derivatives,
     encoders,
-    fused,
     lists,
     loads,
     moves,
@@ -62,7 +62,7 @@ def install(stack: ExitStack) -> None:
     storages.install(stack)
     subclasses.install(stack)
     let_scripts_find_them(stack)
-    _forward_derivatives(stack)
+    derivatives.install(stack)
     compiling.install(stack)
     _tracing(stack)
     for name in ("torch.optim.optimizer", "torch.utils._foreach_utils"):  # many tensors in one call, as on CUDA
@@ -94,23 +94,6 @@ class _Generator(metaclass=_GeneratorType):
     def __new__(cls, device: Any = None) -> Any:
         kind = torch.device(device).type if device is not None else "cpu"
         return torch._C.Generator(None if kind in (DEVICE_NAME, "cuda") else device)
-
-
-def _forward_derivatives(stack: ExitStack) -> None:
-    """Forward-mode differentiation needs `matmul` taken apart, see `fused`."""
-    forward = torch.autograd.forward_ad
-    enter, leave = forward.enter_dual_level, forward.exit_dual_level
-
-    def enter_dual_level() -> Any:
-        fused.whole_matmul(False)
-        return enter()
-
-    def exit_dual_level(*, level: Any = None) -> None:
-        leave(level=level)
-        fused.whole_matmul(forward._current_level < 0)
-
-    replace(stack, forward, "enter_dual_level", enter_dual_level)
-    replace(stack, forward, "exit_dual_level", exit_dual_level)
 
 
 def _tracing(stack: ExitStack) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch.nn import functional
 
+from dgsf.remoting.guest import derivatives
 from dgsf.remoting.guest.dispatch import dispatch
 
 aten = torch.ops.aten
@@ -19,6 +20,9 @@ _RELU, _TANH, _LSTM, _GRU = range(4)  # the fused layer's numbers for them
 
 
 def _gradients(*parts: Any) -> bool:
+    """Whether there is more to do than to send it whole."""
+    if derivatives.watched():
+        return True
     if not torch.is_grad_enabled():
         return False
     return any(
@@ -88,7 +92,7 @@ def _lstm(
         return dispatch(aten.lstm.input, args, {})
     torchs = _decomposed()
     projected = hx[0].size(2) != hx[1].size(2)
-    if projected or source.dtype is not torch.float32 or not source.numel():
+    if projected or source.dtype is not torch.float32 or not source.numel() or derivatives.forward_mode():
         layer = torchs.one_layer_lstm
     else:
         layer = _fused_layer
@@ -183,7 +187,7 @@ def _by_layers(func: Any, mode: int) -> Any:
             args = (source, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first)
             return dispatch(func, args, {})
         torchs = _decomposed()
-        whole = source.dtype is torch.float32 and source.numel() and not torch._C._are_functorch_transforms_active()
+        whole = source.dtype is torch.float32 and source.numel() and not derivatives.watched()
         layer = partial(_one_layer, mode) if whole else partial(torchs.one_layer_rnn, hidden_fn=_cell(mode))
         source = source.transpose(0, 1) if batch_first else source
         out, finals = _stacked(

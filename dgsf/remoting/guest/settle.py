@@ -7,11 +7,11 @@ from a CPU generator that the user holds, are made here.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 
-from dgsf.errors import UsageError
+from dgsf.errors import OpNotAllowed, UsageError
 from dgsf.remoting.guest import local
 from dgsf.remoting.guest.bound import OTHER_SESSION, bound
 from dgsf.remoting.guest.dispatch import send
@@ -19,7 +19,7 @@ from dgsf.remoting.guest.generators import drawn_from
 from dgsf.remoting.guest.layout import PENDING
 from dgsf.remoting.guest.plans import Plan
 from dgsf.remoting.guest.special import take_apart
-from dgsf.remoting.guest.tensor import RemoteTensor
+from dgsf.remoting.guest.tensor import DEVICE_NAME, RemoteTensor
 from dgsf.remoting.guest.transfer import materialise, upload
 
 # Operators that take index or helper tensors from the CPU, as on CUDA; what they work on must be on the device.
@@ -40,12 +40,13 @@ _TAKES_CPU = (
 _INDEXING = ("index.", "index_put", "_index_put", "_unsafe_index")
 _WRONG_INDEX = "indices should be either on cpu or on the same device as the indexed tensor ({})"
 _TWO_DEVICES = "Expected all tensors to be on the same device, but found at least two devices"
+_WRAPPED = "{} is not available for a remote tensor inside {}: call it outside, or move its tensors to the CPU for it"
 
 
 def settled(plan: Plan, args: Any, kwargs: Any) -> tuple[Any, Any] | None:
     """The arguments as they can be sent, or None if they already are."""
     for place in plan.written:
-        _refuse_local(place.get(args, kwargs))
+        _refuse_local(plan, place.get(args, kwargs))
     _refuse_undefined(plan, args, kwargs)
     _refuse_indexed(plan, args)
     settler = _Settler(plan)
@@ -54,11 +55,19 @@ def settled(plan: Plan, args: Any, kwargs: Any) -> tuple[Any, Any] | None:
     return (new_args, new_kwargs) if settler.changed else None
 
 
-def _refuse_local(target: Any) -> None:
+def _refuse_local(plan: Plan, target: Any) -> None:
     """What a call writes must be on the device: the write to a copy there would be lost."""
     for each in target if isinstance(target, list | tuple) else (target,):
         if _is_local(each):
-            raise RuntimeError(f"{_TWO_DEVICES}, {bound.name} and {each.device}!")
+            _refuse(plan, each)
+
+
+def _refuse(plan: Plan, value: torch.Tensor) -> NoReturn:
+    if value.device.type == DEVICE_NAME:  # not on another device, but in a wrapper that hides the handle
+        transformed = torch._C._functorch.is_functorch_wrapped_tensor(value)
+        wrapper = "a transform of functions (torch.func, vmap)" if transformed else f"a {type(value).__name__}"
+        raise OpNotAllowed(_WRAPPED.format(plan.name, wrapper))
+    raise RuntimeError(f"{_TWO_DEVICES}, {bound.name} and {value.device}!")
 
 
 def _refuse_undefined(plan: Plan, args: Any, kwargs: Any) -> None:
@@ -79,7 +88,7 @@ def _refuse_indexed(plan: Plan, args: Any) -> None:
         return
     if bare.startswith(_INDEXING):
         raise RuntimeError(_WRONG_INDEX.format(args[0].device))
-    raise RuntimeError(f"{_TWO_DEVICES}, {bound.name} and {args[0].device}!")
+    _refuse(plan, args[0])
 
 
 def _is_local(value: Any) -> bool:
@@ -89,6 +98,7 @@ def _is_local(value: Any) -> bool:
 class _Settler:
     def __init__(self, plan: Plan) -> None:
         self.changed = False
+        self._plan = plan
         bare = plan.name.removeprefix("aten::")
         self._takes_cpu = bare.startswith(_TAKES_CPU)
         self._lists_take_cpu = self._takes_cpu and (not plan.float_lists or bare.startswith("_foreach_copy"))
@@ -120,8 +130,8 @@ class _Settler:
         if isinstance(value, RemoteTensor):  # a user's subclass of ours: the same tensor, plainly
             self.changed = True
             return self._remote(value.as_subclass(RemoteTensor))
-        if value.dim() and not takes_cpu:
-            raise RuntimeError(f"{_TWO_DEVICES}, {bound.name} and {value.device}!")
+        if (value.dim() and not takes_cpu) or value.device.type == DEVICE_NAME:
+            _refuse(self._plan, value)
         self.changed = True
         return upload(value)
 
