@@ -71,13 +71,14 @@ class Machine:
         self.pool = Pool.of(views, self._nodes)
         self._speeds = spec.speeds
         self._policy = make_policy(policy, spec.speeds)
-        self._placer = DrawnPlacer(Placer(self.pool, self._policy, Random(seed)))  # noqa: S311  # a simulation
         self._residency = Resident(self.pool)
         self.makes_slices = isinstance(self._policy, Conspirator)  # so tenants of one shape fit differently
         self._spec, self._policy_name = spec, policy
         self._empty: Placer | None = None  # the same pool with nothing on it, made when it is first asked
         self._takes: dict[object, int | None] = {}  # by shape
         self.devices = len(views)
+        placer = Placer(self.pool, self._policy, Random(seed))  # noqa: S311  # a simulation
+        self._placer = DrawnPlacer(placer, self._residency)
         self.types = [view.type for view in views]
         self.healthy = Counter(self.types)
         self._price_per_s = [spec.figures(view.type).price_per_h / 3600 for view in views]
