@@ -18,7 +18,7 @@ from dgsf.core.placement.need import Need
 from dgsf.core.placement.policy import placed
 from dgsf.core.placement.slices import Conspirator
 from dgsf.sim.instance import Instance
-from dgsf.sim.pools import PoolSpec
+from dgsf.sim.pools import Node, PoolSpec
 from dgsf.sim.resident import DrawnPlacer, Resident
 from dgsf.sim.workload import FunctionSpec
 
@@ -42,6 +42,12 @@ def device_views(spec: PoolSpec) -> list[DeviceView]:
                 )
             )  # fmt: skip
     return views
+
+def node_view(node: Node) -> NodeView:
+    """A node of which nothing is taken."""
+    memory = node.memory_mib * _MIB
+    return NodeView(node.name, node.cpu_milli, memory, node.cpu_milli, memory)
+
 
 
 def request_of(spec: FunctionSpec, tenant: str, *, exclusive: bool, duration_s: float = 0.0) -> Request:
@@ -67,7 +73,7 @@ class Machine:
 
     def __init__(self, spec: PoolSpec, policy: str, seed: int) -> None:
         views = device_views(spec)
-        self._nodes = [NodeView(node.name, node.cpu_milli, node.memory_mib * _MIB) for node in spec.nodes]
+        self._nodes = [node_view(node) for node in spec.nodes]
         self.pool = Pool.of(views, self._nodes)
         self._speeds = spec.speeds
         self._policy = make_policy(policy, spec.speeds)

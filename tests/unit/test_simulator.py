@@ -278,6 +278,21 @@ def test_reasons_are_a_mean_over_seeds_most_frequent_first():
 def test_a_call_with_a_deadline_gets_a_device_that_meets_it():
     """The cheap type is worth more to who has time; after the first calls it is known how long one takes."""
     calls = workload(*((100.0 * at, 0, 40.0) for at in range(6)))
+@pytest.mark.parametrize(
+    ("needs", "reason"),
+    [
+        ({"cpu_milli": 120_000}, "asks for 120 processors; the largest matching node has 96"),
+        ({"host_memory_mib": 2**21}, "asks for 2.0 TiB (2199023255552 bytes) of its node's memory"),
+        ({"share": 0, "cpu_milli": 120_000}, "asks for 120 processors; the largest matching node has 96"),
+    ],
+)
+def test_what_no_node_has_is_refused_for_good_and_says_what_there_is(needs, reason):
+    machine = Machine(parse_pool("T4:1x8@96"), "first_fit", 0)
+    asked = request_of(FunctionSpec("f", **needs), "t", exclusive=False)
+    found = machine.find(asked, 0.0)
+    assert isinstance(found, Refusal) and not found.ever and found.reason.startswith(reason)
+
+
     pool = "K80=12/1/0.01:4,H100=80/1.5/9:4"  # half as fast again, for 900 times the price
     patient = simulate(calls, pool, "dgsf", idle_s=0.0, slo_s=1000.0)
     hurried = simulate(calls, pool, "dgsf", idle_s=0.0, slo_s=30.0)
