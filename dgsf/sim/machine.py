@@ -24,7 +24,6 @@ from dgsf.sim.workload import FunctionSpec
 
 WHOLE = 1000
 _MIB = 2**20
-_SHAPES = 32  # of the most called shapes, for fragmentation
 
 
 def device_views(spec: PoolSpec) -> list[DeviceView]:
@@ -43,11 +42,11 @@ def device_views(spec: PoolSpec) -> list[DeviceView]:
             )  # fmt: skip
     return views
 
+
 def node_view(node: Node) -> NodeView:
     """A node of which nothing is taken."""
     memory = node.memory_mib * _MIB
     return NodeView(node.name, node.cpu_milli, memory, node.cpu_milli, memory)
-
 
 
 def request_of(spec: FunctionSpec, tenant: str, *, exclusive: bool, duration_s: float = 0.0) -> Request:
@@ -78,13 +77,13 @@ class Machine:
         self._speeds = spec.speeds
         self._policy = make_policy(policy, spec.speeds)
         self._residency = Resident(self.pool)
+        placer = Placer(self.pool, self._policy, Random(seed))  # noqa: S311  # a simulation
+        self._placer = DrawnPlacer(placer, self._residency)
         self.makes_slices = isinstance(self._policy, Conspirator)  # so tenants of one shape fit differently
         self._spec, self._policy_name = spec, policy
         self._empty: Placer | None = None  # the same pool with nothing on it, made when it is first asked
         self._takes: dict[object, int | None] = {}  # by shape
         self.devices = len(views)
-        placer = Placer(self.pool, self._policy, Random(seed))  # noqa: S311  # a simulation
-        self._placer = DrawnPlacer(placer, self._residency)
         self.types = [view.type for view in views]
         self.healthy = Counter(self.types)
         self._price_per_s = [spec.figures(view.type).price_per_h / 3600 for view in views]
@@ -238,17 +237,18 @@ class Machine:
 
     # --- looking ------------------------------------------------------------------------------
     def fragmentation(self, shapes: list[tuple[Request, float]]) -> float:
-        """The part of all devices that is free, but that a call of this mix on average cannot use."""
+        """The part of all devices that is free, but that a call of this mix on average cannot use; weights add to 1."""
         room = self.pool.room
         free = room.sum(axis=1)
         useless = 0.0
-        for request, weight in shapes[:_SHAPES]:
+        for request, weight in shapes:
             need = request.share or WHOLE
             usable = room >= need
             if request.memory_bytes:
                 usable &= self.pool.memory >= request.memory_bytes
             rows = usable.sum(axis=1) >= max(1, request.devices)
-            rows &= (self.pool.cpu >= request.cpu_milli) & (self.pool.rank(request.types) >= 0)
+            rows &= (self.pool.cpu >= request.cpu_milli) & (self.pool.host_memory >= request.host_memory)
+            rows &= self.pool.rank(request.types) >= 0
             fit = np.where(rows, np.where(usable, room, 0).sum(axis=1), 0)
             useless += weight * float((free - fit).sum())
         return useless / (self.devices * WHOLE)

@@ -246,6 +246,21 @@ def test_a_call_that_can_never_be_placed_is_refused_at_once_and_waits_for_nothin
     assert run.run(lambda done: None).refused == 3
     found = summarise(run)
     assert (found.wait_max_s, found.wait_mean_s, found.wait_p50_s) == (5, 2.5, 2.5)
+def test_room_without_the_nodes_memory_is_of_no_use():
+    kinds = [FunctionSpec("f", share=100, host_memory_mib=100 * 1024)]
+    found = simulate(workload((0, 0, 100), functions=kinds), "T4:1", idle_s=0.0)
+    assert found.fragmentation == pytest.approx(0.9, rel=0.05)  # of 128 GiB, 100 are taken
+
+
+def test_the_most_called_shapes_stand_for_all():
+    """A hundred that are called alike; four fifths of a device are free and of no use to any."""
+    kinds = [FunctionSpec(f"f{n}", share=900 + n) for n in range(100)] + [FunctionSpec("small", share=200)]
+    calls = [(0.0, 100, 1000.0), *((1000.0 + n, n, 1.0) for n in range(100))]
+    run = Simulator(workload(*calls, functions=kinds), parse_pool("T4:1"), "best_fit", Rules(**INSTANT, idle_s=0.0))
+    run.run()
+    assert run.timeline.fragmented[run.timeline.allocated.index(0.2)] == pytest.approx(0.8)
+
+
     assert found.why_refused == {"no device of type H100; the pool has: T4": 3}
     assert run.timeline.waiting[1] == 0, "nobody waits for what will never be"
 
