@@ -169,6 +169,14 @@ class Fleet:
         if idle:
             self.idle[item.function].remove(item)
             self.idling.leave(item)
+    def warm_after_s(self, now: float) -> float:
+        """Device-seconds that idle instances hold after the last call; where that is learned, what `idle_s` allows."""
+        until: dict[int, float] = {}
+        for item in self.idling.unused:
+            for device in item.devices:
+                until[device] = max(until.get(device, now), item.idle_since + self._rules.idle_s)
+        return sum(at - now for at in until.values())
+
         self.free(item, now)
         self.untrack(item)
 

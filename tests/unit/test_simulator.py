@@ -36,6 +36,15 @@ def test_an_idle_instance_goes_after_its_time():
     assert found.gpu_hours == pytest.approx(61 / 3600)
     assert found.cost == pytest.approx(0.35 * 61 / 3600)
 
+def test_what_stays_warm_after_the_last_call_is_told_apart():
+    kinds = [FunctionSpec("long", share=500), FunctionSpec("short", share=500)]
+    calls = workload((0, 0, 10), (5, 1, 1), functions=kinds)
+    for learned in (False, True):
+        found = simulate(calls, idle_s=50.0, learned=learned)
+        assert (found.gpu_hours, found.after_gpu_hours) == (pytest.approx(10 / 3600), pytest.approx(50 / 3600))
+    assert simulate(calls, idle_s=0.0).after_gpu_hours == 0
+
+
 
 def test_an_idle_instance_gives_way_to_another_function():
     found = simulate(workload((0, 0, 10), (20, 1, 5)), idle_s=1000.0)
