@@ -165,7 +165,9 @@ Dates and times are written like 2024-01-31 13:45:00; cpu_milli is 1000 per core
 @click.option("--seeds", type=click.IntRange(1, 1000), default=1, show_default=True, help="runs to take the mean of")
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="the first seed")
 @click.option(
-    "--idle-s", type=click.FloatRange(0, MOST), help="warm instances stay so long (60; 0 for openb and tenants)"
+    "--idle-s",
+    type=click.FloatRange(0, MOST),
+    help="warm instances stay so long (60; 0 for openb and tenants); what stays after the last call is told apart",
 )
 @click.option(
     "--keep-warm",

@@ -117,6 +117,12 @@ _BELONGINGS = (
     ),
     _Belonging(("planned",), lambda given: given.arrivals == "tenants", "parts of devices (--arrivals tenants)"),
     _Belonging(("move_copy_s", "move_pause_s"), lambda given: given.moves > 0, "--moves above 0"),
+    _Belonging(
+        ("keep_warm",),
+        lambda given: given.arrivals not in TASKS or given.keep_warm != "learned",
+        f"functions that are called again; those of {' and '.join(TASKS)} are tasks",
+        "leave it out",
+    ),
     _Belonging(("mttr_s",), lambda given: given.mtbf_h > 0, "--mtbf-h above 0"),
 )
 

@@ -10,8 +10,7 @@ from __future__ import annotations
 import heapq
 import math
 from array import array
-from collections import Counter, OrderedDict, deque
-from collections.abc import Callable
+from collections import Counter
 
 from dgsf.core.placement import Placement, Refusal, Request
 from dgsf.sim.agenda import COPIED, END, EXPIRE, FAIL, REPAIR, Agenda
@@ -28,6 +27,7 @@ from dgsf.sim.progress import Progress, Steps
 from dgsf.sim.rules import Rules
 from dgsf.sim.sharing import Sharing, contended
 from dgsf.sim.timeline import Timeline
+from dgsf.sim.waiting import Waiting
 from dgsf.sim.warming import Warming
 from dgsf.sim.workload import Workload
 
@@ -45,14 +45,14 @@ class Simulator:
         self.agenda = Agenda()
         self.fleet = Fleet(workload.functions, requests, self.machine, rules, self.agenda)
         self.failures = Failures(rules, self.machine, self.agenda)
-        self._queues: list[deque[int]] = [deque() for _ in workload.functions]
-        self._waiting: OrderedDict[int, None] = OrderedDict()  # functions with waiting calls, by the age of the first
+        self._fair = FairClock(len(workload.tenants), len(workload.functions)) if rules.fair else None
+        self._waiting = self._nobody_waits()
+        self._queued_at: dict[int, float] = {}  # calls that wait: since when
         warming = Warming(workload, requests, rules, self.machine) if rules.learned else None
         self._warming = warming
-        self.keeping = Keeping(warming, self.fleet, self.agenda, self._queues) if warming else None
+        self.keeping = Keeping(warming, self.fleet, self.agenda, self._waiting.queues) if warming else None
         self.mover = Mover(rules.moves, rules.idle_s, self.machine.pool, self.fleet.on) if rules.moves else None
         self._sharing = Sharing(rules.interference, self._later_end) if contended(workload, rules) else None
-        self._fair = FairClock(workload.tenant, len(workload.tenants)) if rules.fair else None
         self._deadlines = Deadlines(workload, rules) if self.machine.learns else None
         self._running = 0
         self._copying = 0  # places that are held until a move is done
@@ -115,10 +115,10 @@ class Simulator:
         return self._running > 0 or bool(self.fleet.idling.unused) or self.failures.may_help()
 
     def _give_up(self) -> None:
-        for function in self._waiting:
+        for function, queue in enumerate(self._waiting.queues):
             refusal = self.fleet.refusal(function)
             why = "no place was found" if refusal is None else refusal.reason.removesuffix(" now")
-            for call in self._queues[function]:
+            for call in queue:
                 self._refuse(call, f"waited to the end: {why}")
 
     def _refuse(self, call: int, why: str) -> None:
@@ -131,12 +131,13 @@ class Simulator:
     # --- calls --------------------------------------------------------------------------------
     def _arrive(self, call: int) -> None:
         function = self.workload.function[call]
+        if self._fair is not None:
+            self._fair.comes(self.workload.tenant[call])
         idle = self.fleet.idle[function]
         if idle:
             self._use(idle.pop(), call)
             return
-        queue = self._queues[function]
-        if not queue:
+        if not self._waiting.queues[function]:
             placed = self._open(function, call)
             if isinstance(placed, Instance):
                 self._start_cold(placed, call)
@@ -144,8 +145,7 @@ class Simulator:
             if placed is not None and not placed.ever:
                 self._refuse(call, placed.reason)
                 return
-            self._waiting[function] = None
-        self._queue(call, queue.append)
+        self._queue(call)
 
     def _open(self, function: int, call: int) -> Instance | Refusal | None:
         due = None if self._deadlines is None else self._deadlines.of(call, self.now)
@@ -158,15 +158,18 @@ class Simulator:
         self.cold += load_s > 0
         self._start(item, call, load_s)
 
-    def _queue(self, call: int, put: Callable[[int], None]) -> None:
-        put(call)
+    def _queue(self, call: int) -> None:
+        self._waiting.add(call)
+        self._queued_at[call] = self.now
         if self._fair is not None:
-            self._fair.waits(call)
+            self._fair.waits(self.workload.tenant[call], 1)
 
-    def _next(self, queue: deque[int]) -> int:
-        call = queue.popleft()
+    def _next(self, function: int) -> int:
+        """Its oldest call waits no longer."""
+        call = self._waiting.take(function)
+        self.wait_s[call] += self.now - self._queued_at.pop(call)
         if self._fair is not None:
-            self._fair.served(call)
+            self._fair.waits(self.workload.tenant[call], -1)
         return call
 
     def _start_cold(self, item: Instance, call: int) -> None:
@@ -175,7 +178,6 @@ class Simulator:
 
     def _start(self, item: Instance, call: int, load_s: float) -> None:
         now = self.now
-        self.wait_s[call] = now - self.workload.arrival_s[call]
         item.call = call
         item.began = now
         item.loaded = load_s
@@ -185,6 +187,8 @@ class Simulator:
         item.version += 1
         self._running += 1
         self.failures.vain = 0
+        if self._fair is not None:
+            item.charged = self._fair.starts(self.workload.tenant[call], item.function, item.share)
         if self._warming is not None:
             self._warming.began(item.function)
         if self._sharing is None:
@@ -200,15 +204,14 @@ class Simulator:
         if self._deadlines is not None:
             run_s = now - item.began - item.loaded
             self._deadlines.ran(item.function, self.machine.ran(item, run_s), run_s)
+        if self._fair is not None:
+            self._fair.took(item.function, now - item.began)
         self._stop(item)
         self.done_s[call] = now - self.workload.arrival_s[call]
         self._progress.one_more()
-        queue = self._queues[item.function]
+        queue = self._waiting.queues[item.function]
         if queue and self._may_go_on(queue[0]):
-            following = self._next(queue)
-            if not queue:
-                del self._waiting[item.function]
-            self._start(item, following, 0.0)
+            self._start(item, self._next(item.function), 0.0)
             return
         self.fleet.rest(item, now)
         if self._waiting:
@@ -217,12 +220,14 @@ class Simulator:
             self._give_up_devices(self.mover)
 
     def _may_go_on(self, call: int) -> bool:
-        """Whether a warm instance takes its function's next call at once: its tenant is not far ahead of others."""
-        if self._fair is None or len(self._waiting) == 1:
-            return True
-        turn = self._fair.turn
-        least = min(turn(self._queues[function][0]) for function in self._waiting)
-        return turn(call) <= least + self.rules.quantum_s
+        """Whether a warm instance takes its function's next call at once: its tenant is not far ahead of others.
+
+        First come, first served: no older call waits.
+        """
+        if self._fair is None:
+            return not self._waiting.anyone_before(0.0, call)
+        behind = self._fair.clock[self.workload.tenant[call]] - self.rules.quantum_s
+        return not self._waiting.anyone_before(behind, 0)
 
     def _stop(self, item: Instance) -> None:
         """The call of an instance is over, one way or another; its device time counts."""
@@ -232,43 +237,52 @@ class Simulator:
             self._warming.ended(item.function)
         if self._sharing is not None:
             self._sharing.left(item, self.workload.functions[item.function].duty, now)
-        used = (now - item.began) * item.share
+        used, tenant = (now - item.began) * item.share, self.workload.tenant[item.call]
         self.busy_s += used
-        self.tenant_s[self.workload.tenant[item.call]] += used
-        if self._fair is not None:
-            self._fair.used(item.call, used)
+        self.tenant_s[tenant] += used
+        if self._fair is not None and self._fair.stops(tenant, item.charged, used):
+            self._waiting.lowered(tenant)
         item.call = -1
         item.version += 1
 
     # --- waiting ------------------------------------------------------------------------------
-    def _serve_waiting(self) -> None:
-        """Something was freed: start all that fits, in the order of fairness; each shape is refused at most once."""
-        fleet = self.fleet
-        for function in self._order():
-            idle, queue = fleet.idle[function], self._queues[function]
-            if fleet.was_refused(function) and not idle:  # as of most, where many wait
-                continue
-            while queue:
-                if idle:
-                    self._use(idle.pop(), self._next(queue))
-                    continue
-                placed = self._open(function, queue[0])
-                if not isinstance(placed, Instance):
-                    break
-                self._start_cold(placed, self._next(queue))
-            if not queue:
-                del self._waiting[function]
+    def _nobody_waits(self) -> Waiting:
+        """First come, first served: all are one tenant."""
+        functions, shapes = self.workload.function, self.fleet.shapes
+        if self._fair is None:
+            return Waiting(functions, shapes, [0] * len(shapes), [0.0])
+        return Waiting(functions, shapes, self.workload.owners(), self._fair.clock)
 
-    def _order(self) -> list[int]:
-        """Waiting functions: by the turn of the tenant of their first call, or by age."""
-        if self._fair is None or len(self._waiting) < 2:
-            return list(self._waiting)
-        queues, turn = self._queues, self._fair.turn
-        return sorted(self._waiting, key=lambda name: (turn(queues[name][0]), queues[name][0]))
+    def _serve_waiting(self) -> None:
+        """Something was freed: start all that fits, one by one whose turn it is; each shape is refused at most once."""
+        waiting = self._waiting
+        turns = [(turn, shape) for shape in waiting.shapes if (turn := waiting.first(shape)) is not None]
+        heapq.heapify(turns)
+        while turns:
+            before, shape = turns[0]
+            turn = waiting.first(shape)
+            if turn is None:
+                heapq.heappop(turns)
+            elif turn != before:  # a call was started since
+                heapq.heapreplace(turns, (turn, shape))
+            elif not self._serve(turn[1]):
+                heapq.heappop(turns)
+
+    def _serve(self, call: int) -> bool:
+        """Starts a waiting call, the first of its function, if there is a place."""
+        function = self.workload.function[call]
+        idle = self.fleet.idle[function]
+        if idle:
+            self._use(idle.pop(), self._next(function))
+            return True
+        placed = self._open(function, call)
+        if isinstance(placed, Instance):
+            self._start_cold(placed, self._next(function))
+        return isinstance(placed, Instance)
 
     @property
     def waiting(self) -> int:
-        return sum(len(self._queues[function]) for function in self._waiting)
+        return self._waiting.count
 
     # --- what becomes of instances ------------------------------------------------------------
     def _expire(self, item: Instance, at: float) -> None:
@@ -288,26 +302,27 @@ class Simulator:
         self.keeping.look_again(self.now, self._next_arrival, waits=bool(self._waiting))
 
     def _fail(self, device: int) -> None:
-        """Its instances are gone; their calls go first in their queues."""
+        """Its instances are gone; their calls wait again, as old as they are."""
         self.failures.failed(device)
         for item in list(self.fleet.on.get(device, ())):
             call = item.call
             if call >= 0:
                 self.failures.lost_s += (self.now - item.began) * item.share
                 self._stop(item)
-                self._try_again(call, item.function)
+                self._try_again(call)
             self.fleet.close(item, self.now, idle=call < 0)
         self.failures.repair_later(device, self.now)
         if self._waiting:
             self._serve_waiting()
 
-    def _try_again(self, call: int, function: int) -> None:
+    def _try_again(self, call: int) -> None:
         if not self.failures.try_again(call):
             self.done_s[call] = -1.0
             self._progress.one_more()
             return
-        self._queue(call, self._queues[function].appendleft)
-        self._waiting[function] = None
+        if self._fair is not None:
+            self._fair.comes(self.workload.tenant[call])
+        self._queue(call)
 
     def _repair(self, device: int) -> None:
         self.failures.repaired(device, self.now)

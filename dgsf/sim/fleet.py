@@ -42,7 +42,7 @@ class Fleet:
         self._agenda = agenda
         self._tracked = bool(rules.mtbf_h or rules.moves)
         numbers: dict[object, int] = {}
-        self._shapes = [numbers.setdefault(self._shape(each), len(numbers)) for each in requests]
+        self.shapes = [numbers.setdefault(self._shape(each), len(numbers)) for each in requests]  # of functions
         self._refused: dict[int, int] = {}  # shape: `freed` when it was refused
         self._why: dict[int, Refusal] = {}  # shape: its last refusal
         self._cached: set[tuple[int, int]] = set()  # (row, function): weights in the node's memory
@@ -64,19 +64,19 @@ class Fleet:
         if isinstance(placed, Refusal) and placed.ever:
             placed = self.make_room(function, request, placed, now)
         if isinstance(placed, Refusal):
-            self._refused[self._shapes[function]] = self.freed
-            self._why[self._shapes[function]] = placed
+            self._refused[self.shapes[function]] = self.freed
+            self._why[self.shapes[function]] = placed
         else:
             self.track(placed)
         return placed
 
     def was_refused(self, function: int) -> bool:
         """Its shape found no place, and nothing was freed since."""
-        return self._refused.get(self._shapes[function]) == self.freed
+        return self._refused.get(self.shapes[function]) == self.freed
 
     def refusal(self, function: int) -> Refusal | None:
         """Why its shape found no place when it was last asked for; None: it always did."""
-        return self._why.get(self._shapes[function])
+        return self._why.get(self.shapes[function])
 
     def ask_again(self) -> None:
         """Whatever was refused may be asked for once more."""
@@ -90,8 +90,7 @@ class Fleet:
         if self.instead_of_opening is not None and self.machine.opens(found):
             victim = self.instead_of_opening(function, request, found, now)
             if victim is not None:
-                self.close(victim, now)
-                self.evicted += 1
+                self._give_up([victim], now)
                 instead = self.machine.place_on(victim.devices[0], function, request, now)
                 assert instead is not None, "only who makes room is given up"
                 return instead
@@ -103,10 +102,16 @@ class Fleet:
         if share is None:
             return Refusal(refusal.reason, ever=False)
         victims = self.idling.to_give_up(request, share, now)
+        self._give_up(victims, now)
+        return self.machine.place(function, request, now) if victims else refusal
+
+    def _give_up(self, victims: list[Instance], now: float) -> None:
+        """For another that takes their place at once: nothing else becomes placeable."""
+        freed = self.freed
         for victim in victims:
             self.close(victim, now)
+        self.freed = freed
         self.evicted += len(victims)
-        return self.machine.place(function, request, now) if victims else refusal
 
     def open_ahead(self, function: int, device: int | None, now: float) -> Instance | None:
         """A new instance that no call waits for, on this device or wherever there is room; it is used after others."""
@@ -163,6 +168,14 @@ class Fleet:
             self.close(item, at)
             return True
         return False
+
+    def warm_after_s(self, now: float) -> float:
+        """Device-seconds that idle instances hold after the last call; where that is learned, what `idle_s` allows."""
+        until: dict[int, float] = {}
+        for item in self.idling.unused:
+            for device in item.devices:
+                until[device] = max(until.get(device, now), item.idle_since + self._rules.idle_s)
+        return sum(at - now for at in until.values())
 
     # --- closing ------------------------------------------------------------------------------
     def close(self, item: Instance, now: float, *, idle: bool = True) -> None:

@@ -20,6 +20,7 @@ from dgsf.core.placement.need import Need
 from dgsf.core.placement.pool import Bools, Ints, Pool
 from dgsf.sim.instance import Instance
 
+FEW_ROWS = 64  # that can be made to fit: their instances are looked at, not all in turn
 Wanted = Callable[[Iterable[Instance], float], dict[Instance, float]]  # how soon each is used, by what is expected now
 
 
@@ -83,13 +84,26 @@ class Idling:
         able = rows.tolist()
         tried: set[int] = set()
         order = self._order(now)
-        for item in order:
+        for item in self._near(np.flatnonzero(rows).tolist(), order):
             for row in self._pool.siblings[item.row]:
                 if able[row] and row not in tried and _may_help(item, row, columns, request):
                     tried.add(row)
                     if gone := self._enough(row, need, share, order):
                         return gone
         return []
+
+    def _near(self, rows: list[int], order: dict[Instance, None]) -> Iterable[Instance]:
+        """All of that order that can matter to these rows, and perhaps others."""
+        if order is not self.unused or len(rows) > FEW_ROWS:
+            return order
+        nodes = dict.fromkeys(each for row in rows for each in self._pool.siblings[row])
+        return self._idle_on(nodes)
+
+    def _idle_on(self, rows: Iterable[int]) -> list[Instance]:
+        """The idle instances there, the one that was used longest ago first."""
+        idle = [item for row in rows for item in self._on[row] if item in self.unused]
+        idle.sort(key=lambda item: item.rested)
+        return idle
 
     def _order(self, now: float) -> dict[Instance, None]:
         """The order in which they go."""
@@ -118,16 +132,14 @@ class Idling:
         if request.memory_bytes:
             columns &= pool.memory + self.memory >= request.memory_bytes
         if need.devices:
-            rows &= columns.sum(axis=1) >= need.devices
+            rows &= columns.any(axis=1) if need.devices == 1 else columns.sum(axis=1) >= need.devices
         return rows, columns
 
     def _enough(self, row: int, need: Need, share: int, order: dict[Instance, None]) -> list[Instance]:
         """Those of one node, in this order, until it fits; then without those that need not go."""
         ledger = _Ledger(self._pool, row, need, share)
-        idle = [item for each in self._pool.siblings[row] for item in self._on[each] if item in self.unused]
-        if order is self.unused:
-            idle.sort(key=lambda item: item.rested)
-        else:
+        idle = self._idle_on(self._pool.siblings[row])
+        if order is not self.unused:
             here = set(idle)
             idle = [item for item in order if item in here]
         gone: list[Instance] = []

@@ -9,8 +9,8 @@ class Instance:
     """Where it is, what it runs, and since when."""
 
     __slots__ = (
-        "began", "call", "dead", "devices", "ends_at", "expiring", "function", "idle_since", "loaded", "placement",
-        "ready_at", "request", "rested", "row", "share", "slow", "speed", "updated", "version", "work",
+        "began", "call", "charged", "dead", "devices", "ends_at", "expiring", "function", "idle_since", "loaded",
+        "placement", "ready_at", "request", "rested", "row", "share", "slow", "speed", "updated", "version", "work",
     )  # fmt: skip
 
     def __init__(self, function: int, request: Request, placement: Placement, speed: float, ends_at: float) -> None:
@@ -21,6 +21,7 @@ class Instance:
         self.ends_at = ends_at  # when it is expected to end; 0: not known
         self.speed = speed
         self.call = -1  # the call that it runs; -1: idle
+        self.charged = 0.0  # device time that its tenant was charged when the call began
         self.began = 0.0
         self.loaded = 0.0  # seconds of the call that went by before it ran
         self.work = 0.0  # seconds left at full speed

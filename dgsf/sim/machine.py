@@ -18,13 +18,12 @@ from dgsf.core.placement.need import Need
 from dgsf.core.placement.policy import placed
 from dgsf.core.placement.slices import Conspirator
 from dgsf.sim.instance import Instance
-from dgsf.sim.pools import PoolSpec
+from dgsf.sim.pools import Node, PoolSpec
 from dgsf.sim.resident import DrawnPlacer, Resident
 from dgsf.sim.workload import FunctionSpec
 
 WHOLE = 1000
 _MIB = 2**20
-_SHAPES = 32  # of the most called shapes, for fragmentation
 
 
 def device_views(spec: PoolSpec) -> list[DeviceView]:
@@ -42,6 +41,12 @@ def device_views(spec: PoolSpec) -> list[DeviceView]:
                 )
             )  # fmt: skip
     return views
+
+
+def node_view(node: Node) -> NodeView:
+    """A node of which nothing is taken."""
+    memory = node.memory_mib * _MIB
+    return NodeView(node.name, node.cpu_milli, memory, node.cpu_milli, memory)
 
 
 def request_of(spec: FunctionSpec, tenant: str, *, exclusive: bool, duration_s: float = 0.0) -> Request:
@@ -67,12 +72,13 @@ class Machine:
 
     def __init__(self, spec: PoolSpec, policy: str, seed: int) -> None:
         views = device_views(spec)
-        self._nodes = [NodeView(node.name, node.cpu_milli, node.memory_mib * _MIB) for node in spec.nodes]
+        self._nodes = [node_view(node) for node in spec.nodes]
         self.pool = Pool.of(views, self._nodes)
         self._speeds = spec.speeds
         self._policy = make_policy(policy, spec.speeds)
-        self._placer = DrawnPlacer(Placer(self.pool, self._policy, Random(seed)))  # noqa: S311  # a simulation
         self._residency = Resident(self.pool)
+        placer = Placer(self.pool, self._policy, Random(seed))  # noqa: S311  # a simulation
+        self._placer = DrawnPlacer(placer, self._residency)
         self.makes_slices = isinstance(self._policy, Conspirator)  # so tenants of one shape fit differently
         self._spec, self._policy_name = spec, policy
         self._empty: Placer | None = None  # the same pool with nothing on it, made when it is first asked
@@ -233,17 +239,18 @@ class Machine:
 
     # --- looking ------------------------------------------------------------------------------
     def fragmentation(self, shapes: list[tuple[Request, float]]) -> float:
-        """The part of all devices that is free, but that a call of this mix on average cannot use."""
+        """The part of all devices that is free, but that a call of this mix on average cannot use; weights add to 1."""
         room = self.pool.room
         free = room.sum(axis=1)
         useless = 0.0
-        for request, weight in shapes[:_SHAPES]:
+        for request, weight in shapes:
             need = request.share or WHOLE
             usable = room >= need
             if request.memory_bytes:
                 usable &= self.pool.memory >= request.memory_bytes
             rows = usable.sum(axis=1) >= max(1, request.devices)
-            rows &= (self.pool.cpu >= request.cpu_milli) & (self.pool.rank(request.types) >= 0)
+            rows &= (self.pool.cpu >= request.cpu_milli) & (self.pool.host_memory >= request.host_memory)
+            rows &= self.pool.rank(request.types) >= 0
             fit = np.where(rows, np.where(usable, room, 0).sum(axis=1), 0)
             useless += weight * float((free - fit).sum())
         return useless / (self.devices * WHOLE)

@@ -46,6 +46,7 @@ FIGURES = (
     Figure("done_mean_s", "arrival to end, mean", _seconds, -1),
     Figure("cold_starts", "cold starts", _plain, -1),
     Figure("gpu_hours", "GPU hours held", _plain, -1),
+    Figure("after_gpu_hours", "GPU hours warm after the last call, not in these or the cost", _plain, -1),
     Figure("busy_gpu_hours", "GPU hours of calls", _plain, 0),
     Figure("cost", "cost", _plain, -1),
     Figure("fairness", "fairness of device time (Jain)", lambda value: f"{value:.3f}", 1),
@@ -61,11 +62,14 @@ FIGURES = (
     Figure("twice_gpu_hours", "GPU hours held twice by moves", _plain, -1),
 )
 
+_OPTIONAL = {
+    "after_gpu_hours", "retried", "lost", "lost_gpu_hours", "evicted", "ahead", "refused", "moves", "twice_gpu_hours",
+}  # fmt: skip
+
 
 def rows(results: Sequence[Result]) -> list[dict[str, str]]:
-    """The table: figure names down, policies across; rows of failures and moves that are 0 everywhere are left out."""
-    optional = ("retried", "lost", "lost_gpu_hours", "evicted", "ahead", "refused", "moves", "twice_gpu_hours")
-    shown = [item for item in FIGURES if item.field not in optional or any(getattr(r, item.field) for r in results)]
+    """The table: figure names down, policies across; rows of some figures that are 0 everywhere are left out."""
+    shown = [item for item in FIGURES if item.field not in _OPTIONAL or any(getattr(r, item.field) for r in results)]
     return [
         {"figure": item.text, **{result.policy: item.show(getattr(result, item.field)) for result in results}}
         for item in shown

@@ -32,7 +32,8 @@ class Result:
     wait_max_s: float
     done_mean_s: float  # arrival to end
     cold_starts: float
-    gpu_hours: float  # of devices that hold anything
+    gpu_hours: float  # of devices that hold anything, to the end of the last call, as the cost
+    after_gpu_hours: float  # for which they would stay warm after that
     busy_gpu_hours: float  # of calls, by their shares
     cost: float
     fairness: float  # Jain's index over the device time of tenants that called
@@ -79,6 +80,7 @@ def summarise(run: Simulator) -> Result:
         done_mean_s=float(done[served].mean()) if served.any() else 0.0,
         cold_starts=run.cold,
         gpu_hours=machine.held_s / 3600,
+        after_gpu_hours=run.fleet.warm_after_s(run.now) / 3600,
         busy_gpu_hours=run.busy_s / 3600,
         cost=machine.cost,
         fairness=jain([run.tenant_s[tenant] for tenant in sorted(set(run.workload.tenant))]),

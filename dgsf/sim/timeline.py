@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from dgsf.sim.engine import Simulator
 
 SAMPLES = 100  # and up to twice as many
+SHAPES = 32  # the most called, which stand for all
 _SHORTEST_S = 1e-6  # of all runs
 
 
@@ -66,7 +67,7 @@ class Timeline:
 
 
 def _popular(workload: Workload, requests: list[Request]) -> list[tuple[Request, float]]:
-    """One request of each shape that needs a device, with its part of all calls, most called first."""
+    """One request of each of the most called shapes that need a device, with its part of their calls."""
     by_shape: dict[object, Request] = {}
     counts: Counter[object] = Counter()
     for function, calls in sorted(Counter(workload.function).items()):
@@ -74,5 +75,6 @@ def _popular(workload: Workload, requests: list[Request]) -> list[tuple[Request,
         if request.devices or request.share:
             by_shape.setdefault(request.shape, request)
             counts[request.shape] += calls
-    total = sum(counts.values()) or 1
-    return [(by_shape[shape], calls / total) for shape, calls in counts.most_common()]
+    popular = counts.most_common(SHAPES)
+    total = sum(calls for _, calls in popular)
+    return [(by_shape[shape], calls / total) for shape, calls in popular]

@@ -354,6 +354,7 @@ def test_a_file_of_ones_own_is_used_and_its_kind_is_known_by_its_columns(sim, tm
         (["--exclusive", "--duty", "1"], "--duty would be ignored: it belongs to calls that share devices"),
         (["--exclusive", "--share", "100"], "--share would be ignored"),
         (["--exclusive", "--moves", "20"], "--moves would be ignored"),
+        (["--arrivals", "openb", "--keep-warm", "learned"], "--keep-warm would be ignored: it belongs to functions"),
         (["--moves", "20", "--policy", "conspirator"], "--moves would be ignored: conspirator cuts slices"),
         (["--moves", "20", "--share", "1000"], "--moves would be ignored: only calls that take a part of a device"),
         (["--tenant-per-group"], "--tenant-per-group would be ignored: it belongs to --arrivals genai"),

@@ -10,7 +10,6 @@ from simulated import INSTANT, simulate, workload
 from dgsf.core.placement import Refusal
 from dgsf.sim.engine import Simulator
 from dgsf.sim.experiment import Experiment, run_experiment, sharing_against_exclusive
-from dgsf.sim.fairness import FairClock
 from dgsf.sim.machine import Machine, request_of
 from dgsf.sim.pools import parse_pool
 from dgsf.sim.result import jain, summarise
@@ -35,6 +34,15 @@ def test_an_idle_instance_goes_after_its_time():
     assert found.cold_starts == 2
     assert found.gpu_hours == pytest.approx(61 / 3600)
     assert found.cost == pytest.approx(0.35 * 61 / 3600)
+
+
+def test_what_stays_warm_after_the_last_call_is_told_apart():
+    kinds = [FunctionSpec("long", share=500), FunctionSpec("short", share=500)]
+    calls = workload((0, 0, 10), (5, 1, 1), functions=kinds)
+    for learned in (False, True):
+        found = simulate(calls, idle_s=50.0, learned=learned)
+        assert (found.gpu_hours, found.after_gpu_hours) == (pytest.approx(10 / 3600), pytest.approx(50 / 3600))
+    assert simulate(calls, idle_s=0.0).after_gpu_hours == 0
 
 
 def test_an_idle_instance_gives_way_to_another_function():
@@ -238,6 +246,21 @@ def test_room_without_memory_is_of_no_use():
     assert found.fragmentation == pytest.approx(0.9, rel=0.05)  # of 16 GiB, 10 are taken
 
 
+def test_room_without_the_nodes_memory_is_of_no_use():
+    kinds = [FunctionSpec("f", share=100, host_memory_mib=100 * 1024)]
+    found = simulate(workload((0, 0, 100), functions=kinds), "T4:1", idle_s=0.0)
+    assert found.fragmentation == pytest.approx(0.9, rel=0.05)  # of 128 GiB, 100 are taken
+
+
+def test_the_most_called_shapes_stand_for_all():
+    """A hundred that are called alike; four fifths of a device are free and of no use to any."""
+    kinds = [FunctionSpec(f"f{n}", share=900 + n) for n in range(100)] + [FunctionSpec("small", share=200)]
+    calls = [(0.0, 100, 1000.0), *((1000.0 + n, n, 1.0) for n in range(100))]
+    run = Simulator(workload(*calls, functions=kinds), parse_pool("T4:1"), "best_fit", Rules(**INSTANT, idle_s=0.0))
+    run.run()
+    assert run.timeline.fragmented[run.timeline.allocated.index(0.2)] == pytest.approx(0.8)
+
+
 # --- what is never placed ---------------------------------------------------------------------
 def test_a_call_that_can_never_be_placed_is_refused_at_once_and_waits_for_nothing():
     kinds = [FunctionSpec("f"), FunctionSpec("never", types=("H100",))]
@@ -253,6 +276,21 @@ def test_a_call_that_can_never_be_placed_is_refused_at_once_and_waits_for_nothin
 def test_a_pool_without_a_place_for_anybody_has_no_delays():
     found = simulate(workload((0, 0, 10), functions=[FunctionSpec("f", types=("H100",))]))
     assert (found.wait_max_s, found.wait_mean_s, found.refused) == (0, 0, 1)
+
+
+@pytest.mark.parametrize(
+    ("needs", "reason"),
+    [
+        ({"cpu_milli": 120_000}, "asks for 120 processors; the largest matching node has 96"),
+        ({"host_memory_mib": 2**21}, "asks for 2.0 TiB (2199023255552 bytes) of its node's memory"),
+        ({"share": 0, "cpu_milli": 120_000}, "asks for 120 processors; the largest matching node has 96"),
+    ],
+)
+def test_what_no_node_has_is_refused_for_good_and_says_what_there_is(needs, reason):
+    machine = Machine(parse_pool("T4:1x8@96"), "first_fit", 0)
+    asked = request_of(FunctionSpec("f", **needs), "t", exclusive=False)
+    found = machine.find(asked, 0.0)
+    assert isinstance(found, Refusal) and not found.ever and found.reason.startswith(reason)
 
 
 def test_calls_that_wait_to_the_end_say_why(monkeypatch):
@@ -334,7 +372,7 @@ def test_sharing_waits_less_than_half_of_exclusive_devices_on_bursts():
     assert shared.wait_mean_s / exclusive.wait_mean_s <= 0.47
 
 
-# --- failures, fairness -----------------------------------------------------------------------
+# --- failures ----------------------------------------------------------------------------------
 def test_a_failing_device_loses_time_but_no_call():
     calls = draw(Synthetic(calls=400, rate_per_s=2.0, mean_run_s=20.0, seed=1))
     found = simulate(calls, "T4:16", mtbf_h=0.05, mttr_s=30.0)
@@ -348,23 +386,6 @@ def test_a_call_that_outlives_every_device_is_lost_after_ten_attempts():
     assert (found.lost, found.retried, found.refused) == (1, 9, 0)
     assert found.slo_misses == 0.5
     assert found.done_mean_s == pytest.approx(1)  # of the other
-
-
-def test_a_tenant_with_one_call_does_not_wait_behind_all_calls_of_another():
-    flood = [(0.0, 0, 10.0)] * 20 + [(1.0, 1, 10.0)]
-    fair = Simulator(workload(*flood, tenants=2), parse_pool("T4:1"), "best_fit", Rules(**INSTANT, quantum_s=0.0)).run()
-    fifo = Simulator(workload(*flood, tenants=2), parse_pool("T4:1"), "best_fit", Rules(**INSTANT, fair=False)).run()
-    assert fair.wait_s[20] == pytest.approx(9)
-    assert fifo.wait_s[20] > 100
-
-
-def test_time_not_waited_for_is_not_saved_up():
-    clock = FairClock([0, 1], 2)
-    clock.waits(0)
-    clock.used(0, 100.0)
-    clock.served(0)
-    clock.waits(1)
-    assert clock.turn(1) == clock.turn(0) == 100.0
 
 
 def test_jain_is_one_for_equals_and_one_nth_for_a_single_winner():
@@ -397,18 +418,6 @@ def test_progress_moves_by_what_is_over_also_while_the_last_calls_run():
     assert told == sorted(told) and told[-1] == 400
     assert len(set(told)) == 200
     assert told[49] == 100, "those that are refused are over at once, and the others one by one"
-
-
-def test_every_waiting_function_with_room_starts_however_many_wait_before_it():
-    """Twenty wait for a whole device; the last wants a part of one, and half a device becomes free."""
-    kinds = [FunctionSpec("half", share=500), FunctionSpec("other", share=500)]
-    kinds += [FunctionSpec(f"whole{n}", share=1000 - n) for n in range(20)] + [FunctionSpec("small", share=500)]
-    calls = [(0.0, 0, 10.0), (0.0, 1, 100.0), *((1.0, 2 + n, 1.0) for n in range(20)), (2.0, 22, 5.0)]
-    for fair in (True, False):
-        run = Simulator(
-            workload(*calls, functions=kinds), parse_pool("T4:1"), "best_fit", Rules(**INSTANT, idle_s=0.0, fair=fair)
-        )
-        assert run.run().wait_s[22] == pytest.approx(8.0)
 
 
 def test_fairness_is_among_those_who_called():

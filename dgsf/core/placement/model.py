@@ -53,6 +53,8 @@ class NodeView:
     name: str
     free_cpu_milli: int = PLENTY
     free_memory: int = PLENTY
+    cpu_milli: int = PLENTY  # what it has in all, as `DeviceView.node_cpu_milli`
+    memory_bytes: int = PLENTY
 
 
 @dataclass(frozen=True, slots=True)

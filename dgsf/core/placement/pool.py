@@ -48,6 +48,7 @@ class Pool:
     memory: Ints  # bytes free on each device
     cpu: Ints  # (rows)
     host_memory: Ints
+    host_size: Ints  # (rows) memory that the node has; plenty if it does not say
     slot: Ints  # thousandths that one slot of this row's devices is
     model: Ints  # index into `names`
     names: list[tuple[str, str]]  # (type, kind)
@@ -229,7 +230,7 @@ def _fill(rows: dict[RowKey, list[DeviceView]], nodes: dict[str, NodeView]) -> P
         names.setdefault((key[1], key[2]), len(names))
         by_node.setdefault(key[0], []).append(row)
     plain = [nodes.get(key[0], NodeView(key[0])) for key in rows]
-    cpu_size = np.array([_cpu_size(devices) for devices in rows.values()], dtype=np.int64)
+    cpu_size = np.array([_cpu_size(*each) for each in zip(rows.values(), plain, strict=True)], dtype=np.int64)
     pool = Pool(
         ids=np.full(shape, -1, dtype=np.int64),
         left=np.zeros(shape, dtype=np.int64),
@@ -238,6 +239,7 @@ def _fill(rows: dict[RowKey, list[DeviceView]], nodes: dict[str, NodeView]) -> P
         memory=np.zeros(shape, dtype=np.int64),
         cpu=np.minimum(cpu_size, np.array([node.free_cpu_milli for node in plain], dtype=np.int64)),
         host_memory=np.array([node.free_memory for node in plain], dtype=np.int64),
+        host_size=np.array([node.memory_bytes for node in plain], dtype=np.int64),
         slot=np.array([WHOLE // max(1, key[3]) for key in rows], dtype=np.int64),
         model=np.array([names[key[1], key[2]] for key in rows], dtype=np.int64),
         names=list(names),
@@ -290,8 +292,8 @@ def _fill_in(pool: Pool, row: int, column: int, device: DeviceView) -> None:
         )
 
 
-def _cpu_size(devices: Sequence[DeviceView]) -> int:
-    return min(PLENTY, max((device.node_cpu_milli for device in devices), default=PLENTY))
+def _cpu_size(devices: Sequence[DeviceView], node: NodeView) -> int:
+    return min(PLENTY, node.cpu_milli, max((device.node_cpu_milli for device in devices), default=PLENTY))
 
 
 def _share_left(device: DeviceView) -> int:

@@ -29,11 +29,13 @@ def _never(pool: Pool, need: Need, types: Bools) -> str | None:
     request, wanted = need.request, need.devices
     large = pool.memory_size >= request.memory_bytes
     devices = (pool.sized & large).sum(axis=1)
-    processors = pool.cpu_size >= request.cpu_milli
-    if (types & processors & (devices >= wanted)).any():
+    processors, hosts = pool.cpu_size >= request.cpu_milli, pool.host_size >= request.host_memory
+    if (types & processors & hosts & (devices >= wanted)).any():
         return None
     if not (types & processors).any():
         return _too_many_processors(pool, request, types)
+    if not (types & hosts).any():
+        return _too_much_of_a_node(pool, request, types)
     if wanted and not (types & (devices > 0)).any():
         most = int(np.where(pool.sized[types], pool.memory_size[types], 0).max(initial=0))
         asked = describe_bytes(request.memory_bytes)
@@ -47,6 +49,11 @@ def _never(pool: Pool, need: Need, types: Bools) -> str | None:
 def _too_many_processors(pool: Pool, request: Request, types: Bools) -> str:
     most = int(pool.cpu_size[types].max())
     return f"asks for {request.cpu_milli / 1000:g} processors; the largest matching node has {most / 1000:g}"
+
+
+def _too_much_of_a_node(pool: Pool, request: Request, types: Bools) -> str:
+    asked, most = describe_bytes(request.host_memory), describe_bytes(int(pool.host_size[types].max()))
+    return f"asks for {asked} of its node's memory; the largest matching node has {most}"
 
 
 def _nobody(need: Need) -> str:
