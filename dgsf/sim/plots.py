@@ -144,9 +144,7 @@ def _delays(axis: Any, results: Sequence[Result], styles: Sequence[_Style]) -> N
     axis.set_ylim(bottom=0)
 
 
-def _bars(
-    axis: Any, results: Sequence[Result], styles: Sequence[_Style], field: str, label: str
-) -> None:
+def _bars(axis: Any, results: Sequence[Result], styles: Sequence[_Style], field: str, label: str) -> None:
     places = range(len(results))
     axis.bar(places, [getattr(result, field) for result in results], color=[style.colour for style in styles])
     axis.set_ylabel(label)

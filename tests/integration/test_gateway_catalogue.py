@@ -124,7 +124,7 @@ async def test_whoever_misspells_a_function_is_told_which_of_their_own_they_prob
     for _ in range(5):
         with pytest.raises(NotFound, match=r"there is no function 'ecco' here; did you mean 'echo'\?$"):
             await catalogue.function(tenant_id, "ecco")
-        with pytest.raises(NotFound, match="there is no function 'quite another' here$"):
+        with pytest.raises(NotFound, match=r"there is no function 'quite another' here$"):
             await catalogue.function(tenant_id, "quite another")
     assert registry.asked.count("names") == 1
 

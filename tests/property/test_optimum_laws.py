@@ -1,4 +1,4 @@
-"""What the solver proves is what trying everything finds, slices among it: those are gone once none of their tasks run."""
+"""What the solver proves is what trying everything finds, slices too: they are gone once none of their tasks runs."""
 
 from __future__ import annotations
 

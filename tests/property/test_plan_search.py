@@ -83,7 +83,7 @@ def test_no_plan_is_below_what_is_needed_and_a_finished_one_promises_what_it_pay
 @settings(max_examples=200, deadline=None)
 @given(tasks=TASKS.map(lambda tasks: tasks[:5]), order=st.randoms(use_true_random=False))
 def test_a_search_that_cuts_nothing_off_finds_the_best_of_all_plans(tasks, order):
-    """Free shares in any order; slices in the order of starts: there, a slice that a task does not overlap has ended."""
+    """Free shares in any order; slices in the order of starts: a slice that a task does not overlap has ended then."""
     intervals, slicing = _given(tasks)
     turns = list(range(len(tasks)))
     slices = SideBySide(intervals, slicing).best(turns, 10**6, float("inf"))

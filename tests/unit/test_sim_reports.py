@@ -32,8 +32,7 @@ def figure(result):
 def test_every_policy_has_a_line_of_its_own_and_the_default_stands_out(figure):
     for axis in figure.axes[:4]:
         lines = axis.get_lines()
-        looks = {line.get_label(): (line.get_color(), str(line._dash_pattern)) for line in lines}
-        assert len(set(looks.values())) == len(PLACEMENT_POLICIES) == len(lines)
+        assert len({line.get_color() for line in lines}) == len(PLACEMENT_POLICIES) == len(lines)
         widths = {line.get_label(): line.get_linewidth() for line in lines}
         assert widths.pop(DEFAULT_PLACEMENT) >= 2 * max(widths.values())
 
