@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dgsf.core.names import MAX_NAME
-from dgsf.errors import NotFound, RequestError
+from dgsf.errors import RequestError
 from gateway.handling import Asked
 from gateway.reply import Reply, empty_reply, json_reply
 from gateway.views import FunctionList, FunctionView
@@ -29,7 +29,7 @@ async def list_all(asked: Asked) -> Reply:
 async def retire(asked: Asked) -> Reply:
     name = asked.parameters["name"]
     if not await asked.context.registry.retire(asked.tenant_id, name):
-        raise NotFound(f"there is no function {name!r} here")
+        raise await asked.context.catalogue.no_function(asked.tenant_id, name)
     asked.context.catalogue.flush()
     return empty_reply()
 

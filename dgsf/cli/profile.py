@@ -108,8 +108,15 @@ def find_function(module: ModuleType, name: str, file: str) -> tuple[Callable[..
     plain = getattr(module, name, None)
     if inspect.isfunction(plain):
         return plain, FunctionOptions()
-    function = plain if isinstance(plain, Function) else pick(functions_in(module), name, file)
-    return function.raw, function.options
+    if not isinstance(plain, Function):
+        plain = pick(functions_in(module), name, file, _plain_names(module))
+    return plain.raw, plain.options
+
+
+def _plain_names(module: ModuleType) -> list[str]:
+    """Of functions that the file itself defines and that are not deployable."""
+    found = {name: value for name, value in vars(module).items() if inspect.isfunction(value) and name[0] != "_"}
+    return [name for name, value in found.items() if value.__module__ == module.__name__]
 
 
 def profile(

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 MOST_CALLS = 10_000_000  # about a gigabyte
 MOST_NAMES = 100_000  # functions or tenants that are drawn
 MOST = 1e9  # of anything that is measured: seconds, hours, µs, calls per second, MiB
+MOST_READS = 1_000_000  # 4 GiB under way
+MOST_SEED = 2**63 - 1
 LEAST = 1e-6  # of what must be above 0
 COLUMNS_HELP = """\b
 Columns of your own CSV file (with a header line, in any order; others are skipped):
@@ -152,7 +154,7 @@ Dates and times are written like 2024-01-31 13:45:00; cpu_milli is 1000 per core
 )
 @click.option(
     "--outstanding-reads",
-    type=click.IntRange(0),
+    type=click.IntRange(0, MOST_READS),
     help="read requests of 4 KiB that the fabric has under way at once, with --recording; 0: no limit (what was "
     "measured with it, or no limit)",
 )
@@ -163,7 +165,7 @@ Dates and times are written like 2024-01-31 13:45:00; cpu_milli is 1000 per core
 )
 @click.option("--policy", "policies", multiple=True, help="placement policies to compare: a,b,c or 'all'")
 @click.option("--seeds", type=click.IntRange(1, 1000), default=1, show_default=True, help="runs to take the mean of")
-@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="the first seed")
+@click.option("--seed", type=click.IntRange(0, MOST_SEED), default=0, show_default=True, help="the first seed")
 @click.option(
     "--idle-s",
     type=click.FloatRange(0, MOST),

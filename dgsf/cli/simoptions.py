@@ -221,7 +221,7 @@ def assumed(options: Options, rules: Rules, found: Mapping[str, object]) -> dict
         if name not in ignored | _TOLD_ELSEWHERE | set(found) and value is not None
     }
     own = {name: value for name, value in asdict(rules).items() if name not in counted and name not in ignored}
-    moves = own.pop("moves") or {}
+    moves = own.pop("moves", None) or {}  # --exclusive rules them out
     moved = {f"moves: {name}": value for name, value in moves.items()}
     told = {**counted, **found, **own, "moves": bool(moves), **moved, **_in_place_of_zero(rules)}
     return {name: _word(value) for name, value in told.items()}

@@ -55,7 +55,7 @@ def _speeds(options: Options) -> Speeds | None:
 
 
 def _policies(given: tuple[str, ...]) -> tuple[str, ...]:
-    named = tuple(word.strip() for words in given for word in words.split(","))
+    named = tuple(dict.fromkeys(word.strip() for words in given for word in words.split(",")))
     if named == ("all",):
         return PLACEMENT_POLICIES
     for name in named:

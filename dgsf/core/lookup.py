@@ -21,8 +21,13 @@ def find_named(wanted: str, names: Sequence[str], what: str, where: str) -> str:
     shown = repr(wanted[:200])
     if fitting:
         raise NotFound(f"{shown} fits more than one {what}: {_listed(sorted(fitting))}; write more of it")
-    close = difflib.get_close_matches(wanted[:200], names, n=1)
-    raise NotFound(f"there is no {what} {shown}; " + (f"did you mean {close[0]!r}?" if close else f"see '{where}'"))
+    close = nearest(wanted, names)
+    raise NotFound(f"there is no {what} {shown}; " + (f"did you mean {close!r}?" if close else f"see '{where}'"))
+
+
+def nearest(wanted: str, names: Sequence[str]) -> str | None:
+    """The name that was probably meant."""
+    return next(iter(difflib.get_close_matches(wanted[:200], names, n=1)), None)
 
 
 def _begins(name: str, wanted: str) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -41,13 +41,13 @@ def functions_in(module: ModuleType) -> dict[str, AnyFunction]:
     return {function.name: function for function in found}
 
 
-def pick(functions: dict[str, AnyFunction], wanted: str, where: str) -> AnyFunction:
-    """The function with this name: the platform's, or the one in the source."""
+def pick(functions: dict[str, AnyFunction], wanted: str, where: str, others: Sequence[str] = ()) -> AnyFunction:
+    """The function with this name: the platform's, or the one in the source; `others` would have done as well."""
     for function in functions.values():
         if wanted in (function.name, function.raw.__name__, function.name.partition(".")[2]):
             return function
-    names = ", ".join(function.raw.__name__ for function in functions.values()) or "none at all"
-    raise UsageError(f"{where} has no function {wanted!r}; it has: {names}")
+    names = [*(function.raw.__name__ for function in functions.values()), *others]
+    raise UsageError(f"{where} has no function {wanted!r}; it has: {', '.join(names) or 'none at all'}")
 
 
 def _all_functions(module: ModuleType) -> Iterator[AnyFunction]:

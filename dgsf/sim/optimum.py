@@ -3,7 +3,8 @@
 It knows all tasks beforehand, which no placement does.  Time is cut at every arrival and possible end; a GPU is paid
 for in each piece in which it holds a task, at the price of its kind, and a task on a faster kind ends sooner.  With
 equal GPUs that is the fewest GPU hours.  With fractions, a task sits in a slice of its tenant; a slice is as large as
-the smallest fraction that holds its first task, and its GPU holds it while any of its tasks runs.
+the smallest fraction that holds its first task, and its GPU holds it while any of its tasks runs.  Once none runs, the
+slice is gone, and the next task opens one of its own size.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import importlib
 import math
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
@@ -66,7 +67,7 @@ class Optimum:
 def best_hours(
     tasks: Sequence[Task], limit_s: float, gpus: int, fractions: Sequence[int] = (), workers: int = 1
 ) -> Optimum:
-    """The fewest GPU hours for these tasks; `fractions` (in %) asks for tenant-exclusive slices.
+    """The fewest GPU hours for these tasks, in order of arrival; `fractions` (in %) asks for tenant-exclusive slices.
 
     `gpus` is how many GPUs it may use: take as many as some placement needs, and one more.  `limit_s` is processor
     time, so that a busy machine does not decide what counts as solvable.
@@ -152,15 +153,15 @@ class _Model:
         self._kind_of = [number for number, kind in enumerate(kinds) for _ in range(kind.count)]  # of each GPU
         self._gpus = range(len(self._kind_of))
         self._gpus_of = [[gpu for gpu in self._gpus if self._kind_of[gpu] == number] for number in range(len(kinds))]
-        ends = [[task.arrival_s + task.duration_s / kind.speed for task in tasks] for kind in kinds]
+        self._ends = [[task.arrival_s + task.duration_s / kind.speed for task in tasks] for kind in kinds]
         self._arrivals = {task.arrival_s for task in tasks}
-        self._pieces = list(pairwise(sorted(self._arrivals.union(*ends))))
+        self._pieces = list(pairwise(sorted(self._arrivals.union(*self._ends))))
         self._active = [  # kind, piece: tasks that run then, if they are on that kind
             [
                 [i for i, task in enumerate(tasks) if task.arrival_s <= start and end_of[i] >= end]
                 for start, end in self._pieces
             ]
-            for end_of in ends
+            for end_of in self._ends
         ]
         self._on = [[model.new_bool_var("") for _ in self._gpus] for _ in tasks]  # task, gpu
         self._used = [[model.new_bool_var("") for _ in self._gpus] for _ in self._pieces]  # piece, gpu
@@ -210,12 +211,22 @@ class _Model:
                 self.model.add_implication(var, leads[j, j])
                 for gpu in self._gpus:
                     self.model.add(self._on[i][gpu] == self._on[j][gpu]).only_enforce_if(var)
+                for number in range(len(self._kinds)):
+                    self._join_alive(number, i, j, leads)
         for piece in self._after_arrivals():
             for number in range(len(self._kinds)):
                 self._fit_slices(number, self._active[number][piece], leads, size)
 
+    def _join_alive(self, kind: int, task: int, leader: int, leads: Mapping[tuple[int, int], Any]) -> None:
+        """The task is in this leader's slice only if an earlier member still runs when it arrives, on this kind."""
+        arrival = self._tasks[task].arrival_s
+        ends = self._ends[kind]
+        running = [leads[k, leader] for k in range(leader, task) if (k, leader) in leads and ends[k] > arrival]
+        elsewhere = [self._is_on(leader, kind).negated()] if len(self._kinds) > 1 else []
+        self.model.add_bool_or(leads[task, leader].negated(), *running, *elsewhere)
+
     def _fit_slices(
-        self, kind: int, active: Sequence[int], leads: dict[tuple[int, int], Any], size: Sequence[int]
+        self, kind: int, active: Sequence[int], leads: Mapping[tuple[int, int], Any], size: Sequence[int]
     ) -> None:
         """Of tasks that run then on this kind, the slices fit into its GPUs, and the tasks into the slices."""
         gpus = self._gpus_of[kind]

@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dgsf.core.policies import DEFAULT_PLACEMENT
 from dgsf.errors import UsageError
 from dgsf.sim.extra import lacking
 from dgsf.sim.result import Result
@@ -23,27 +26,42 @@ _OVER_TIME = (
     ("waiting", "calls waiting", 1),
 )
 _FORMATS = {".png": "Software", ".svg": "Creator", ".pdf": "Creator"}  # and where each says who made it
+_DASHES = ("solid", (0, (5, 1.5)), (0, (1.5, 1)), (0, (6, 1.5, 1.5, 1.5)))
 _BARS = (("gpu_hours", "GPU hours held"), ("cost", "cost"))
+
+
+@dataclass(frozen=True, slots=True)
+class _Style:
+    """How a policy is drawn."""
+
+    colour: Any
+    dashes: Any = "solid"
+    width: float = 1.5
+    layer: float = 2.0
+
+    def plot(self, axis: Any, result: Result, across: Sequence[float], up: Sequence[float]) -> None:
+        look = {"color": self.colour, "linestyle": self.dashes, "linewidth": self.width, "zorder": self.layer}
+        axis.plot(across, up, label=result.policy, **look)
+
+
+_DEFAULT_STYLE = _Style("black", width=3.5, layer=1.5)  # broad, and below others that run along it
 
 
 def draw_figure(results: Sequence[Result], title: str) -> Figure:
     """Six small plots that compare the policies."""
     figure_type = _figure_type()
-    figure = figure_type(figsize=(13, 7.5), layout="constrained")
+    figure = figure_type(figsize=(15, 7.5), layout="constrained")
     figure.suptitle(title)
     axes = figure.subplots(2, 3).ravel()
+    styles = _styles(results)
     for axis, (field, label, scale) in zip(axes, _OVER_TIME, strict=False):
-        _over_time(axis, results, field, label, scale)
-    _delays(axes[3], results)
+        _over_time(axis, results, styles, field, label, scale)
+    _delays(axes[3], results, styles)
     for axis, (field, label) in zip(axes[4:], _BARS, strict=True):
-        axis.bar(
-            [result.policy for result in results],
-            [getattr(result, field) for result in results],
-            color=_colours(results),
-        )
-        axis.set_ylabel(label)
-        axis.tick_params(axis="x", rotation=30)
-    axes[0].legend(fontsize="small")
+        _bars(axis, results, styles, field, label)
+    lines, names = axes[0].get_legend_handles_labels()
+    for text in figure.legend(lines, names, loc="outside right upper", handlelength=3.5).get_texts():
+        text.set_fontweight(_weight(text.get_text()))
     return figure
 
 
@@ -52,6 +70,8 @@ def check_drawing(plot: Path | None, html: Path | None) -> None:
     wanted = [path for path in (plot, html) if path is not None]
     if plot is not None and plot.suffix.lower() not in _FORMATS:
         raise UsageError(f"--plot {plot}: a picture's name ends with {', '.join(_FORMATS)}; choose one of these")
+    if plot is not None and html is not None and plot.resolve() == html.resolve():
+        raise UsageError(f"--plot and --html both name {plot}; the second would overwrite the first, give two names")
     for path in wanted:
         if path.is_dir() or not path.absolute().parent.is_dir():
             raise UsageError(f"{path}: cannot be written: it is a folder, or its folder does not exist")
@@ -84,24 +104,51 @@ def _figure_type() -> type[Figure]:
     return Figure
 
 
-def _colours(results: Sequence[Result]) -> list[str]:
-    return [f"C{index % 10}" for index in range(len(results))]
+def _styles(results: Sequence[Result]) -> list[_Style]:
+    """One for each; that of the default policy stands out."""
+    turns = count()
+    return [_DEFAULT_STYLE if result.policy == DEFAULT_PLACEMENT else _style(next(turns)) for result in results]
 
 
-def _over_time(axis: Any, results: Sequence[Result], field: str, label: str, scale: float) -> None:
+def _style(turn: int) -> _Style:
+    """The strong colours first, then the pale ones; those that are alike in colour differ in their dashes."""
+    from matplotlib import colormaps
+
+    place = 2 * turn % 20 + turn // 10 % 2
+    return _Style(colormaps["tab20"](place), _DASHES[turn % len(_DASHES)])
+
+
+def _weight(policy: str) -> str:
+    return "bold" if policy == DEFAULT_PLACEMENT else "normal"
+
+
+def _over_time(
+    axis: Any, results: Sequence[Result], styles: Sequence[_Style], field: str, label: str, scale: float
+) -> None:
     hours = max((result.at_s[-1] for result in results if result.at_s), default=0.0) > 7200
-    for result, colour in zip(results, _colours(results), strict=True):
+    for result, style in zip(results, styles, strict=True):
         times = [at / 3600 if hours else at for at in result.at_s]
-        axis.plot(times, [scale * value for value in getattr(result, field)], label=result.policy, color=colour)
+        style.plot(axis, result, times, [scale * value for value in getattr(result, field)])
     axis.set_xlabel("hours" if hours else "seconds")
     axis.set_ylabel(label)
     axis.set_ylim(bottom=0)
 
 
-def _delays(axis: Any, results: Sequence[Result]) -> None:
-    for result, colour in zip(results, _colours(results), strict=True):
-        axis.plot(range(len(result.wait_curve_s)), result.wait_curve_s, label=result.policy, color=colour)
+def _delays(axis: Any, results: Sequence[Result], styles: Sequence[_Style]) -> None:
+    for result, style in zip(results, styles, strict=True):
+        style.plot(axis, result, range(len(result.wait_curve_s)), result.wait_curve_s)
     axis.set_xlabel("percentile of calls")
     axis.set_ylabel("queueing delay, s")
     if any(result.wait_curve_s[-1] > 0 for result in results):
         axis.set_yscale("symlog", linthresh=0.01)
+    axis.set_ylim(bottom=0)
+
+
+def _bars(axis: Any, results: Sequence[Result], styles: Sequence[_Style], field: str, label: str) -> None:
+    places = range(len(results))
+    axis.bar(places, [getattr(result, field) for result in results], color=[style.colour for style in styles])
+    axis.set_ylabel(label)
+    names = [result.policy for result in results]
+    axis.set_xticks(places, names, rotation=40, ha="right", rotation_mode="anchor")
+    for text in axis.get_xticklabels():
+        text.set_fontweight(_weight(text.get_text()))

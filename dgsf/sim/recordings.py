@@ -58,7 +58,7 @@ def _link(path: Path, number: int, line: bytes) -> Link | None:
         return None
     try:
         link = _head_decoder.decode(line).link
-        _refuse_endless(link, "round_trip_us", "command_us", "sync_us", "serve_us", "hold_us")
+        _refuse_endless(link, "round_trip_us", "command_us", "sync_us", "serve_us", "hold_us", "outstanding_reads")
         return link
     except (msgspec.DecodeError, ValueError) as error:  # also what Link itself refuses
         raise TraceError(f"{path}: line {number}: not a link: {error}") from error

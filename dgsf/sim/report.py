@@ -77,9 +77,10 @@ def rows(results: Sequence[Result]) -> list[dict[str, str]]:
 
 
 def best(results: Sequence[Result], figure: Figure) -> set[str]:
-    """The policies that are best in a figure; none where nothing is better or all are alike."""
+    """The policies that are best in a figure, as far as can be seen; none where nothing is better or all look alike."""
     values = {result.policy: getattr(result, figure.field) for result in results}
-    if not figure.better or len(set(values.values())) < 2:
+    shown = {name: figure.show(value) for name, value in values.items()}
+    if not figure.better or len(set(shown.values())) < 2:
         return set()
-    top = max(values.values(), key=lambda value: figure.better * value)
-    return {name for name, value in values.items() if value == top}
+    top = max(values, key=lambda name: figure.better * values[name])
+    return {name for name, text in shown.items() if text == shown[top]}

@@ -11,7 +11,6 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from random import Random
 
@@ -19,7 +18,7 @@ from dgsf.core.placement import DeviceView, Placement, Placer, Policy, Pool, Req
 from dgsf.core.placement.model import PLENTY, WHOLE
 from dgsf.core.placement.plan import time_in_use
 from dgsf.errors import TraceError
-from dgsf.sim.tracefiles import number, published, read_rows, text, whole
+from dgsf.sim.tracefiles import in_order, number, numbered_rows, published, text, whole
 
 TASKS_FILE = "fractional_tenants.csv"
 HOUR = 3600.0
@@ -53,11 +52,8 @@ class Usage:
 def read_tasks(path: Path) -> list[Task]:
     """The tasks in order of arrival."""
     columns = {"tenant": text, "arrival_s": number(), "duration_s": number(1e-6), "gpu_percent": whole(1, 100)}
-    tasks = [Task(*row.values()) for row in read_rows(published(path), columns)]
-    for line, (before, after) in enumerate(pairwise(tasks), start=3):
-        if after.arrival_s < before.arrival_s:
-            raise TraceError(f"{path}: line {line}, column 'arrival_s': tasks must be in order of arrival")
-    return tasks
+    rows = numbered_rows(published(path), columns)
+    return [Task(*row.values()) for row in in_order(path, rows, "arrival_s")]
 
 
 def gpu_pool(gpus: int) -> Pool:

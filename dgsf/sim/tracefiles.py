@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import csv
 import re
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from io import StringIO
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +24,7 @@ from dgsf.errors import TraceError
 Readers = Mapping[str, Callable[[str], Any]]
 MOST_MIB = MOST_MILLI = 2**40  # of one node or task; as bytes that is still a number of 63 bits
 _SHOWN = 40  # characters of a wrong cell
+_LINE_END = re.compile(r"\r\n|\r|\n")
 _WHOLE = re.compile(r"\s*[+-]?[0-9]+\s*")
 _TYPE = re.compile(r"[A-Za-z][\w.-]*", re.ASCII)
 
@@ -65,13 +69,12 @@ def _opened(path: Path) -> Iterator[Iterator[str]]:
 
 def _bad_byte(path: Path) -> str:
     """Line, column and value of the first byte that is not UTF-8."""
-    with path.open("rb") as file:
-        for line, content in enumerate(file, 1):
-            try:
-                content.decode()
-            except UnicodeDecodeError as error:
-                column = len(next(csv.reader([content[: error.start].decode() or ","])))
-                return f"line {line}, column {column if error.start else 1}: byte 0x{content[error.start]:02x}"
+    for line, content in enumerate(path.read_bytes().splitlines(), 1):
+        try:
+            content.decode()
+        except UnicodeDecodeError as error:
+            column = len(next(csv.reader([content[: error.start].decode() or ","])))
+            return f"line {line}, column {column if error.start else 1}: byte 0x{content[error.start]:02x}"
     return "a byte"  # the file has changed since
 
 
@@ -91,25 +94,41 @@ def distinct(path: Path, rows: Iterable[tuple[int, dict[str, Any]]], column: str
         yield row
 
 
+def in_order(path: Path, rows: Iterable[tuple[int, dict[str, Any]]], column: str) -> Iterator[dict[str, Any]]:
+    """The rows; what is in this column must not go back."""
+    latest = None
+    for line, row in rows:
+        if latest is not None and row[column] < latest:
+            told = "is earlier than in the row before; the trace must be in order"
+            raise TraceError(f"{path}: line {line}, column '{column}': {told}")
+        latest = row[column]
+        yield row
+
+
 def _rows(path: Path, lines: Iterator[str], columns: Readers) -> Iterator[tuple[int, dict[str, Any]]]:
     cells = csv.reader(lines, strict=True)
     header = _header(path, cells)
     places = _places(path, header, list(columns))
+    read, before = 0, cells.line_num
     try:
         for row in cells:
+            before = cells.line_num
             if row:
-                yield cells.line_num, _read(path, cells.line_num, header, row, places, columns)
+                read += 1
+                yield before, _read(path, before, header, row, places, columns)
     except csv.Error as error:
-        raise TraceError(f"{path}: line {cells.line_num}: not CSV: {error}") from error
+        raise _not_csv(path, before + 1, error) from error
+    if not read:
+        raise TraceError(f"{path}: line 2, column 1: expected a row below the header, found nothing")
 
 
 def _header(path: Path, cells: Iterator[list[str]]) -> list[str]:
     try:
         header = next(cells, None)
     except csv.Error as error:
-        raise TraceError(f"{path}: line 1: not CSV: {error}") from error
+        raise _not_csv(path, 1, error) from error
     if not header:
-        raise TraceError(f"{path}: line 1: expected a header line, found nothing")
+        raise TraceError(f"{path}: line 1, column 1: expected a header line, found nothing")
     for place, name in enumerate(header):
         if "\0" in name:
             raise TraceError(f"{path}: line 1, column {place + 1}: {shown(name)} has a NUL character")
@@ -117,6 +136,28 @@ def _header(path: Path, cells: Iterator[list[str]]) -> list[str]:
             first = header.index(name) + 1
             raise TraceError(f"{path}: line 1, column {place + 1}: {shown(name)} is the name of column {first} already")
     return header
+
+
+def _not_csv(path: Path, first: int, error: csv.Error) -> TraceError:
+    """Names the cell at which the row that begins in this line is no CSV any more, by where the cell begins."""
+    with path.open(newline="", encoding="utf-8-sig") as file:
+        content = "".join(islice(file, first - 1, None))
+    good = bisect_left(range(len(content)), True, key=lambda place: _is_wrong(content[: place + 1]))
+    cells = next(csv.reader(StringIO(content[:good], newline="")), [""])
+    line = first + sum(len(_LINE_END.findall(cell)) for cell in cells[:-1])
+    told = "the quote is not closed" if good == len(content) else str(error)
+    return TraceError(f"{path}: line {line}, column {len(cells)}: not CSV: {told}")
+
+
+def _is_wrong(content: str) -> bool:
+    """Whether its first row is no CSV; one that only lacks the end of a quote is not wrong yet."""
+    for ended in (content, content + '"'):
+        try:
+            next(csv.reader(StringIO(ended, newline=""), strict=True), None)
+            return False
+        except csv.Error:
+            continue
+    return True
 
 
 def named(header: Sequence[str]) -> str:
@@ -136,8 +177,9 @@ def _read(
     path: Path, line: int, header: Sequence[str], row: Sequence[str], places: Mapping[str, int], columns: Readers
 ) -> dict[str, Any]:
     if len(row) != len(header):
-        missing = f"; column {len(row) + 1} '{header[len(row)]}' is missing" if len(row) < len(header) else ""
-        raise TraceError(f"{path}: line {line}: {len(row)} cells where the header has {len(header)}{missing}")
+        at = min(len(row), len(header)) + 1
+        told = f"column {at} '{header[at - 1]}' is missing" if len(row) < len(header) else f"column {at} has no name"
+        raise TraceError(f"{path}: line {line}: {len(row)} cells where the header has {len(header)}; {told}")
     values = {}
     for name, place in places.items():
         try:

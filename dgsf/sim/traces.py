@@ -9,7 +9,6 @@ function, because nothing is reused.  Times start at 0.  Malformed cells are err
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ from dgsf.sim.tracefiles import (
     Readers,
     device_types,
     header_of,
+    in_order,
     moment,
     named,
     number,
@@ -164,10 +164,7 @@ def trace_path(name: str, folder: Path, path: Path | None = None) -> Path:
 def read_trace(name: str, folder: Path, path: Path | None = None, *, tenant_per_group: bool = False) -> Workload:
     """A trace by its name, from its usual file in the folder of traces or from a path; groups are those of genai."""
     found = trace_path(name, folder, path)
-    workload = read_genai(found, tenant_per_group=True) if tenant_per_group else READERS[name][1](found)
-    if not workload.calls:
-        raise TraceError(f"{found}: has no calls")
-    return workload
+    return read_genai(found, tenant_per_group=True) if tenant_per_group else READERS[name][1](found)
 
 
 def kind_of(path: Path) -> str:
@@ -237,12 +234,7 @@ class _Numbers:
 
 def _in_order(path: Path, kind: str, column: str) -> list[Row]:
     """All rows; the moments of this column must not go back."""
-    rows = list(numbered_rows(path, COLUMNS[kind]))
-    for (_, before), (line, row) in pairwise(rows):
-        if row[column] < before[column]:
-            told = "is earlier than in the row before; the trace must be in order"
-            raise TraceError(f"{path}: line {line}, column '{column}': {told}")
-    return [row for _, row in rows]
+    return list(in_order(path, numbered_rows(path, COLUMNS[kind]), column))
 
 
 def _ending(path: Path) -> Iterator[Row]:

@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
 from dgsf.core.binding import Binder, Parameter
+from dgsf.core.lookup import nearest
 from dgsf.core.options import FunctionOptions, parse_options
 from dgsf.errors import DgsfError, NotFound, StoreUnavailable, Unauthenticated
 from dgsf.ids import key_digest, key_id_of, same_digest
@@ -34,6 +35,8 @@ QUERY_SECONDS = 3.0
 ABSENT_SECONDS = 1.0
 MAX_ENTRIES = 100_000
 MAX_ABSENT = 10_000
+MAX_NAMES = 500  # of a tenant's functions, to find the one that was meant
+MAX_NAMES_KEPT = 50_000
 MAX_CODE_BYTES = 64 * 1024 * 1024
 Value = TypeVar("Value")
 
@@ -111,6 +114,7 @@ class Catalogue:
         self._now = now
         self._keys: Lru[Principal] = Lru(MAX_ENTRIES)
         self._functions: Lru[Function] = Lru(MAX_ENTRIES)
+        self._names: Lru[list[str]] = Lru(MAX_NAMES_KEPT, len)
         self._versions: Lru[Function] = Lru(MAX_ENTRIES)
         self._code: Lru[bytes] = Lru(MAX_CODE_BYTES, len)
         self._absent: Lru[float] = Lru(MAX_ABSENT)
@@ -149,6 +153,7 @@ class Catalogue:
         self._generation += 1
         self._keys.clear()
         self._functions.clear()
+        self._names.clear()
         self._absent.clear()
 
     # --- what is known now, without waiting
@@ -178,8 +183,17 @@ class Catalogue:
         if found is None:
             found = await self._ask(("function", tenant_id, name), lambda: self._load_function(tenant_id, name))
         if found is None:
-            raise NotFound(f"there is no function {name!r} here")
+            raise await self.no_function(tenant_id, name)
         return found
+
+    async def no_function(self, tenant_id: int, name: str) -> NotFound:
+        """What is said of a function that is not there: also which of the tenant's own was probably meant."""
+        names = self._names.get(tenant_id)
+        if names is None:
+            with contextlib.suppress(StoreUnavailable):  # it is not there, with a hint or without
+                names = await self._ask(("names", tenant_id), lambda: self._load_names(tenant_id))
+        close = nearest(name, names or ())
+        return NotFound(f"there is no function {name!r} here" + (f"; did you mean {close!r}?" if close else ""))
 
     async def version(self, version_id: int) -> Function:
         """A version by its id, old ones too."""
@@ -219,6 +233,13 @@ class Catalogue:
         self._versions.put(row.version_id, found)
         if generation == self._generation:
             self._functions.put((tenant_id, name), found)
+        return found
+
+    async def _load_names(self, tenant_id: int) -> list[str]:
+        generation = self._generation
+        found = await self._registry.function_names(tenant_id, MAX_NAMES)
+        if generation == self._generation:
+            self._names.put(tenant_id, found)
         return found
 
     async def _load_version(self, version_id: int) -> Function | None:

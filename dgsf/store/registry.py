@@ -83,6 +83,11 @@ class Registry:
             records = await connection.fetch(sql("list_functions"), tenant_id, after or "", limit)
         return [_version(record) for record in records]
 
+    async def function_names(self, tenant_id: int, limit: int) -> list[str]:
+        """The first of them in name order."""
+        async with self._database.acquire() as connection:
+            return [record["name"] for record in await connection.fetch(sql("function_names"), tenant_id, limit)]
+
     async def auto_functions(self) -> list[FunctionVersion]:
         """Current versions of all tenants' functions whose place the platform chooses."""
         async with self._database.acquire() as connection:

@@ -34,6 +34,10 @@ class Counting(Registry):
         await self._pass(f"function {name}")
         return found
 
+    async def function_names(self, tenant_id: int, limit: int):
+        await self._pass("names")
+        return await super().function_names(tenant_id, limit)
+
     async def meta_version(self) -> int:
         if self.cut:
             raise StoreUnavailable
@@ -109,6 +113,20 @@ async def test_a_deploy_elsewhere_is_seen(catalogue: Catalogue, registry: Counti
 
     await eventually(changed)
     assert (await catalogue.version(old.version.version_id)).version == old.version
+
+
+async def test_whoever_misspells_a_function_is_told_which_of_their_own_they_probably_meant(
+    catalogue: Catalogue, registry: Counting, tenant_id: int
+):
+    other = await registry.create_tenant("other")
+    await registry.deploy(other, "ecco1", b"d" * 32, METADATA, b"code")
+    await _quiet(catalogue)
+    for _ in range(5):
+        with pytest.raises(NotFound, match=r"there is no function 'ecco' here; did you mean 'echo'\?$"):
+            await catalogue.function(tenant_id, "ecco")
+        with pytest.raises(NotFound, match=r"there is no function 'quite another' here$"):
+            await catalogue.function(tenant_id, "quite another")
+    assert registry.asked.count("names") == 1
 
 
 async def test_what_is_not_there_is_asked_for_once_and_found_when_it_comes(

@@ -1,4 +1,5 @@
-"""Whatever is planned: a slice has one owner and the size that its first task decides, and no GPU is overfilled."""
+"""Whatever is planned: a slice has one owner, the size that its first task decides, and is gone once none of its tasks
+runs; and no GPU is overfilled."""
 
 from __future__ import annotations
 
@@ -44,10 +45,20 @@ def test_slices_keep_their_rules_in_any_order(tasks, order):
     for gpu in slices:
         for members, size in gpu:
             assert len({slicing.owners[task] for task in members}) == 1 and size == slicing.sizes[members[0]]
+            assert _never_empty(intervals, members)
         for time in range(50):
             inside = [(sum(_share(intervals[task], time) for task in members), size) for members, size in gpu]
             assert all(share <= size for share, size in inside)
             assert sum(size for share, size in inside if share) <= 1000
+
+
+def _never_empty(intervals, members):
+    """Whoever joins finds one that still runs."""
+    return all(
+        any(intervals[task][1] > intervals[one][0] for task in members[:place])
+        for place, one in enumerate(members)
+        if place
+    )
 
 
 def _share(interval, time):
@@ -72,7 +83,7 @@ def test_no_plan_is_below_what_is_needed_and_a_finished_one_promises_what_it_pay
 @settings(max_examples=200, deadline=None)
 @given(tasks=TASKS.map(lambda tasks: tasks[:5]), order=st.randoms(use_true_random=False))
 def test_a_search_that_cuts_nothing_off_finds_the_best_of_all_plans(tasks, order):
-    """Free shares in any order; slices in the order of starts: there, a slice that is left out has ended."""
+    """Free shares in any order; slices in the order of starts: a slice that a task does not overlap has ended then."""
     intervals, slicing = _given(tasks)
     turns = list(range(len(tasks)))
     slices = SideBySide(intervals, slicing).best(turns, 10**6, float("inf"))
@@ -105,6 +116,8 @@ def _has_room(intervals, slicing, groups):
     if slicing is None:
         return all(sum(_share(intervals[task], time) for task in groups[0]) <= 1000 for time in range(50))
     if any(len({slicing.owners[task] for task in group}) > 1 for group in groups):
+        return False
+    if not all(_never_empty(intervals, group) for group in groups):
         return False
     for time in range(50):
         inside = [(sum(_share(intervals[task], time) for task in group), slicing.sizes[group[0]]) for group in groups]

@@ -9,9 +9,11 @@ import pytest
 import torch
 
 import dgsf
+from dgsf.cli.profile import find_function
 from dgsf.core.options import parse_options
 from dgsf.core.perfmodel import Command, Link, Recording, choose_by_curve, curve_of, read_off, slowdown
 from dgsf.errors import InvalidOption, UsageError
+from dgsf.sdk.loadfile import load_file
 from dgsf.sdk.profiles import profiles_file, save_profile, with_profile
 from gateway.deploy import near_if_it_must, settled
 
@@ -112,3 +114,15 @@ def test_a_profile_for_a_faster_device_is_read_like_any_other(tmp_path, monkeypa
     profiles_file(source).write_text('{"body": {"faster": 10}}')
     with pytest.raises(UsageError, match="the profile of body has no curve"):
         with_profile({"attach": "auto"}, body)
+
+
+def test_whoever_names_no_function_reads_which_could_be_profiled(tmp_path):
+    file = tmp_path / "could_be_profiled.py"
+    file.write_text(
+        "from math import sqrt\nfrom textwrap import dedent\nimport dgsf\n_own = dgsf.App('a')\n"
+        "@_own.function\ndef deployed(): ...\ndef plain(): ...\ndef _inner(): ...\n"
+    )
+    module = load_file(file)
+    assert [find_function(module, name, "it")[0].__name__ for name in ("deployed", "plain")] == ["deployed", "plain"]
+    with pytest.raises(UsageError, match=r"^it has no function 'nope'; it has: deployed, plain$"):
+        find_function(module, "nope", "it")

@@ -210,7 +210,8 @@ def test_tenants_have_parts_of_a_device(tmp_path):
         ("genai", GENAI + "yesterday,1,G,M\n", r"line 2, column 1 'gmt_create': 'yesterday' is not a date and time"),
         ("genai", GENAI + "2024-01-02,1,G,M\n2024-01-01,1,G,M\n", r"line 3, column 'gmt_create': is earlier"),
         ("tenants", TENANTS + "a,t,5,10,20\n\nb,t,4,10,20\n", r"line 4, column 'arrival_s': is earlier"),
-        ("genai", GENAI, "has no calls"),
+        ("genai", GENAI, r"line 2, column 1: expected a row below the header, found nothing"),
+        ("tenants", TENANTS + "\n\n", r"line 2, column 1: expected a row"),
         ("azure", AZURE + "2024-01-01,many,1\n", r"line 2, column 2 'ContextTokens': 'many' is not a whole number"),
         ("azure", "TIMESTAMP\n", r"line 1: no column 'ContextTokens'"),
         ("openb", OPENB + "a,4000,100,1,4600,,LS,0,10\n", r"line 2, column 5 'gpu_milli'"),
@@ -223,7 +224,7 @@ def test_tenants_have_parts_of_a_device(tmp_path):
         ("openb", OPENB + "a,0,0,1,500,T4||V100,LS,0,10\n", r"line 2, column 6 'gpu_spec': 'T4\|\|V100' is no"),
         ("openb", OPENB + "a,0,0,1,500,T4|host,LS,0,10\n", r"line 2, column 6 'gpu_spec': 'T4\|host' is no"),
         ("tenants", TENANTS + "a,t,5,10\n", r"line 2: 4 cells .*; column 5 'gpu_percent' is missing"),
-        ("tenants", TENANTS + "a,t,5,10,20,30\n", r"line 2: 6 cells where the header has 5$"),
+        ("tenants", TENANTS + "a,t,5,10,20,30\n", r"line 2: 6 cells where the header has 5; column 6 has no name$"),
         (
             "openb",
             OPENB + "a,4000,100,1,460,,LS,0,10\nb,4000,100,1,460,,LS,20,5\n",

@@ -1,8 +1,8 @@
 """What one GPU holds over time, for planning, and the ways in which it could take one task more.
 
 With free shares each task takes its own share.  With slices, tasks of one owner may share a slice; its size is decided
-by the one of them that starts first, and it takes its whole size of the GPU while any of them runs.  Tasks are numbered
-in the order of their starts.  Holdings never change.
+by the one of them that starts first, and it takes its whole size of the GPU while any of them runs; once none does, it
+is gone.  Tasks are numbered in the order of their starts.  Holdings never change.
 """
 
 from __future__ import annotations
@@ -115,18 +115,14 @@ class OwnedSlices:
     def places(self, holding: Holding, task: int) -> Sequence[int]:
         """A new slice, and each slice of its owner that has room or, if the task decides the size anew, gets it.
 
-        A slice of the size that it would open, and that it does not overlap, is left out, though a later task might
-        overlap both: a new slice is as good, and plans that differ in nothing else would crowd out others.
+        Only what it overlaps: a slice is gone once none of its tasks runs.  A task that is placed later might overlap
+        both and join them; such plans are left out, since most that could hope for it would only crowd out others.
         """
-        load, span, size = holding.load, self._span[task], self._sizes[task]
+        load, span = holding.load, self._span[task]
         owner, owners = self._owners[task], self._owners
         found = [] if (load + self._whole[task]) & self._guard else [NEW]
         for place, one in enumerate(holding.slices):
-            if (
-                owners[one.first] == owner
-                and (one.alive & span or one.size != size)
-                and self._may_join(one, task, load)
-            ):
+            if owners[one.first] == owner and one.alive & span and self._may_join(one, task, load):
                 found.append(place)
         return found
 

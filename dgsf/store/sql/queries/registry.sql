@@ -53,6 +53,10 @@ FROM functions f JOIN function_versions v ON v.id = f.current_version_id
 WHERE f.tenant_id = $1 AND f.name > $2 AND f.retired_at IS NULL
 ORDER BY f.name LIMIT $3
 
+-- name: function_names
+-- For whoever asked for one that is not there.
+SELECT name FROM functions WHERE tenant_id = $1 AND retired_at IS NULL ORDER BY name LIMIT $2
+
 -- name: auto_functions
 -- Those whose place the platform chooses, of all tenants.
 SELECT v.id AS version_id, f.id AS function_id, f.tenant_id, f.name, v.number, v.digest, v.metadata, v.created_at
