@@ -59,7 +59,7 @@ class Outlook:
 
     def devices(self, name: str = "") -> Outlook:
         """Without function hosts; the one of this name if there is a name."""
-        devices = self._of(~self._sorts().hosts)
+        devices = self._of(self._sorts().devices)
         if not name:
             return devices
         named = [view.id for view in devices.candidates if self.rows[view.id].name == name]

@@ -40,7 +40,7 @@ _FREE = Held()
 
 
 class Sorts:
-    """Where each device is among the views, and which of them are function hosts or have dummy values."""
+    """Where each device is among the views, which of them are no function hosts, and which have dummy values."""
 
     def __init__(self, views: Sequence[DeviceView]) -> None:
         self._views = views
@@ -50,8 +50,8 @@ class Sorts:
         return {view.id: place for place, view in enumerate(self._views)}
 
     @cached_property
-    def hosts(self) -> Bools:
-        return self._of_kind(HOST)
+    def devices(self) -> Bools:
+        return ~self._of_kind(HOST)
 
     @cached_property
     def dummies(self) -> Bools:

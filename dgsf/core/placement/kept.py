@@ -11,10 +11,12 @@ from collections.abc import Mapping, Sequence
 from random import Random
 from typing import TypeVar
 
+import numpy as np
+
 from dgsf.core.placement.model import DeviceView, NodeView, Placement, Refusal, Request
 from dgsf.core.placement.placer import Placer
 from dgsf.core.placement.policy import Policy
-from dgsf.core.placement.pool import Bools, Pool
+from dgsf.core.placement.pool import Bools, Part, Pool
 from dgsf.core.placement.registry import FreshPoolChooser
 
 BLOCK = 128  # views that are compared at once
@@ -62,9 +64,11 @@ class Kept:
         self.pool = Pool.of(ordered, nodes)
         self.views = {device.id: device for device in ordered}
         self._placer = Placer(self.pool, policy, random)
-        self._given = list(devices)
+        self._given = _blocks(devices)
         self._places = self.pool.places(device.id for device in devices)
-        self._given_nodes = list(nodes)
+        self._among: Bools = np.zeros(len(devices), dtype=np.bool_)  # the part that was asked about last
+        self._part = self.pool.part(self._places[self._among])
+        self._given_nodes = _blocks(nodes)
         self._nodes = {node.name: node for node in nodes}
         self._rows: dict[str, list[int]] = {}
         for row, name in enumerate(self.pool.nodes):
@@ -72,18 +76,24 @@ class Kept:
 
     def place(self, request: Request, now_s: float, among: Bools | None) -> Placement | Refusal:
         self.pool.now = now_s
-        return self._placer.place(request, None if among is None else self._places[among])
+        return self._placer.place(request, None if among is None else self._part_of(among))
+
+    def _part_of(self, among: Bools) -> Part:
+        """Most sessions say the same, by the same array."""
+        if among is not self._among:
+            self._among, self._part = among, self.pool.part(self._places[among])
+        return self._part
 
     def follow(self, devices: Sequence[DeviceView], nodes: Sequence[NodeView]) -> bool:
         """Becomes the pool of these views; False: it cannot, make another."""
-        devices = list(devices)
-        changes = _differing(self._given, devices)
-        if len(devices) != len(self._given) or not all(_same_device(before, now) for before, now in changes):
+        given = _blocks(devices)
+        changes = _differing(self._given, given)
+        if changes is None or not all(_same_device(before, now) for before, now in changes):
             return False
         new_nodes = self._new_nodes(nodes)
         if new_nodes is None:
             return False
-        self._given = devices
+        self._given = given
         if changes:
             self.pool.renew(changes)
             self.views.update((now.id, now) for _, now in changes)
@@ -93,29 +103,37 @@ class Kept:
         return True
 
     def _new_nodes(self, nodes: Sequence[NodeView]) -> list[NodeView] | None:
-        nodes = list(nodes)
-        differing = _differing(self._given_nodes, nodes)
-        if len(nodes) != len(self._given_nodes) or any(old.name != new.name for old, new in differing):
+        given = _blocks(nodes)
+        differing = _differing(self._given_nodes, given)
+        if differing is None or any(old.name != new.name for old, new in differing):
             return self._nodes_by_name(nodes)
-        self._given_nodes = nodes
+        self._given_nodes = given
         return [new for _, new in differing]
 
     def _nodes_by_name(self, nodes: Sequence[NodeView]) -> list[NodeView] | None:
         given = {node.name: node for node in nodes}
         if not given.keys() <= self._rows.keys():
             return None
-        self._given_nodes = list(nodes)
+        self._given_nodes = _blocks(nodes)
         silent = (NodeView(name) for name in self._nodes.keys() - given.keys())
         return [node for node in (*given.values(), *silent) if self._nodes.get(node.name) != node]
 
 
-def _differing(before: Sequence[View], now: Sequence[View]) -> list[tuple[View, View]]:
-    """Those at the same place that differ.  Most are the very same, which lists find out by themselves and quickly."""
+def _blocks(views: Sequence[View]) -> list[Sequence[View]]:
+    return [views[at : at + BLOCK] for at in range(0, len(views), BLOCK)]
+
+
+def _differing(before: list[Sequence[View]], now: list[Sequence[View]]) -> list[tuple[View, View]] | None:
+    """Those at the same place that differ; None: there are more or fewer.
+
+    Most are the very same, which lists find out by themselves and quickly.
+    """
+    if sum(map(len, before)) != sum(map(len, now)):
+        return None
     found: list[tuple[View, View]] = []
-    for at in range(0, min(len(before), len(now)), BLOCK):
-        old, new = before[at : at + BLOCK], now[at : at + BLOCK]
+    for old, new in zip(before, now, strict=True):
         if old != new:
-            found += [(one, other) for one, other in zip(old, new, strict=False) if one is not other and one != other]
+            found += [(one, other) for one, other in zip(old, new, strict=True) if one is not other and one != other]
     return found
 
 

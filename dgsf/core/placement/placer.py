@@ -18,13 +18,14 @@ import numpy as np
 from dgsf.core.placement.model import Placement, Refusal, Request
 from dgsf.core.placement.need import Need
 from dgsf.core.placement.policy import Policy
-from dgsf.core.placement.pool import Floats, Ints, Place, Pool
+from dgsf.core.placement.pool import Floats, Ints, Part, Place, Pool
 from dgsf.core.placement.refusing import refusal
 
 NEVER = -np.inf
 SHAPES = 4096  # kept at most,
 SCORES_BYTES = 2**29  # and no more than so much memory: shapes have 24 bytes for every row, 62,120 rows 1.5 MB
 FEW = 64  # devices with the weights of a request; where there are more, its function's scores are kept too
+BLOCK = 4096  # rows that are scored at once: what is computed for them stays in the processor's caches
 RANK_STEP = 1e9  # a preferred type wins over any score
 
 
@@ -52,11 +53,8 @@ class Placer:
         self._scores: OrderedDict[object, _Scores] = OrderedDict()  # the shape that came last is the last
         self._most_shapes = max(16, min(SHAPES, SCORES_BYTES // (24 * max(1, len(pool.nodes)))))
 
-    def place(self, request: Request, only: Ints | None = None) -> Placement | Refusal:
-        """The best place that has room now, or why there is none.  Nothing is booked.
-
-        `only`: the devices that will do, by their flat places in the pool.
-        """
+    def place(self, request: Request, only: Part | None = None) -> Placement | Refusal:
+        """The best place that has room now, or why there is none.  Nothing is booked.  `only`: what will do."""
         if only is None:
             return self._place(request)
         with self.pool.only(only):
@@ -117,12 +115,12 @@ class Placer:
         stale = scores.seen != self.pool.changes
         if self.pool.hidden is not None:
             stale &= ~self.pool.hidden
-        self._refresh(scores, np.flatnonzero(stale))
+        rows = np.flatnonzero(stale)
+        for start in range(0, len(rows), BLOCK):
+            self._refresh(scores, rows[start : start + BLOCK])
 
     def _refresh(self, scores: _Scores, rows: Ints) -> None:
-        """Score the rows that have changed."""
-        if not len(rows):
-            return
+        """Score these rows, which have changed."""
         scores.seen[rows] = self.pool.changes[rows]
         scores.values[rows] = NEVER
         rows = rows[self.policy.able(self.pool, scores.need, rows)]

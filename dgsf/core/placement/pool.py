@@ -38,6 +38,15 @@ class OwnedSlice:
     until: float = 0.0
 
 
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Some of a pool's devices."""
+
+    devices: Bools  # (rows, columns)
+    some: Ints  # rows of which it has some and not all
+    without: Bools  # (rows) those that have devices, and it has none of them
+
+
 @dataclass(slots=True)
 class Pool:
     """What is left of everything, now."""
@@ -87,25 +96,29 @@ class Pool:
         flat: Ints = found[:, 0] * self.ids.shape[1] + found[:, 1]
         return flat
 
+    def part(self, places: Ints) -> Part:
+        """The devices at these flat places."""
+        devices = np.zeros(self.ids.shape, dtype=np.bool_)
+        devices.ravel()[places] = True
+        count = np.bincount(places // max(1, self.ids.shape[1]), minlength=len(self.nodes))
+        some = np.flatnonzero((count > 0) & (count < self.members))
+        return Part(devices, some, (count == 0) & (self.members > 0))
+
     @contextmanager
-    def only(self, places: Ints) -> Iterator[None]:
-        """For one question: all devices but those at these flat places are as if out of order.
+    def only(self, part: Part) -> Iterator[None]:
+        """For one question: all devices but these are as if out of order.
 
         Rows of which none is left are hidden, and what is known of them stays good; others change, and change back.
         """
         room, usable, sized = self.room, self.usable, self.sized
-        left = np.zeros(room.shape, dtype=np.bool_)
-        left.ravel()[places] = True
-        count = np.bincount(places // max(1, room.shape[1]), minlength=len(self.nodes))
-        changed = np.flatnonzero((count > 0) & (count < self.members))
-        self.room, self.usable, self.sized = room * left, usable & left, sized & left
-        self.hidden = (count == 0) & (self.members > 0)
-        self.changes[changed] += 1
+        self.room, self.usable, self.sized = room * part.devices, usable & part.devices, sized & part.devices
+        self.hidden = part.without
+        self.changes[part.some] += 1
         try:
             yield
         finally:
             self.room, self.usable, self.sized, self.hidden = room, usable, sized, None
-            self.changes[changed] += 1
+            self.changes[part.some] += 1
 
     def rank(self, types: Sequence[str]) -> Ints:
         """For each row the position of its type among these, or -1."""

@@ -80,8 +80,10 @@ class FreshPoolChooser:
         if busy_s is not None:
             pool.expect_all(busy_s)
         self.policy.look_at(pool)
-        only = None if among is None else pool.places(each.id for each in compress(devices, among.tolist()))
-        return Placer(pool, self.policy, self._random).place(request, only)
+        placer = Placer(pool, self.policy, self._random)
+        if among is None:
+            return placer.place(request)
+        return placer.place(request, pool.part(pool.places(each.id for each in compress(devices, among.tolist()))))
 
     def choose(
         self,
