@@ -32,7 +32,7 @@ CPU_MILLI = (0, 1000, 2000, 4000)
 class _Shown:
     """The views that a proxy would show."""
 
-    def __init__(self, nodes: list[OpenbNode], copies: int, *, hosts: bool) -> None:
+    def __init__(self, nodes: list[OpenbNode], copies: int, *, hosts: bool = False) -> None:
         named = [(f"{node.name}/{copy}", node) for copy in range(copies) for node in nodes if node.gpus]
         places = [(name, node) for name, node in named for _ in range(node.gpus)]
         self.views = [_idle(number, name, node) for number, (name, node) in enumerate(places)]
