@@ -83,10 +83,18 @@ def show_rate(folder: Path) -> None:
         with doing(f"rate, {name}"):
             small, large = (openb.rate(nodes, tasks, make_policy(name), 1, copies, 5000) for copies in (1, 10))
         shown.add_row(name, f"{small:,.0f}", f"{large:,.0f}", f"{small / large:.1f}")
+    apart, single = placement_rate.one_by_one(nodes), [task for task in tasks if task.devices <= 1]
     for name in ("fgd", "dgsf"):
-        with doing(f"rate, {name}, as the proxy calls it"):
-            small, large = (placement_rate.as_the_proxy(nodes, name, copies, 5000) for copies in (1, 10))
-        shown.add_row(f"{name}, as the proxy calls it", f"{small:,.0f}", f"{large:,.0f}", f"{small / large:.1f}")
+        with doing(f"rate, {name}, one GPU per node"):
+            small, large = (openb.rate(apart, single, make_policy(name), 1, copies, 5000) for copies in (1, 10))
+        shown.add_row(f"{name}, one GPU per node", f"{small:,.0f}", f"{large:,.0f}", f"{small / large:.1f}")
+    for mixed, words in ((False, "as the proxy calls it"), (True, "the proxy's workers and sessions mixed")):
+        for name in ("fgd", "dgsf"):
+            with doing(f"rate, {name}, {words}"):
+                small, large = (
+                    placement_rate.as_the_proxy(nodes, name, copies, 5000, mixed=mixed) for copies in (1, 10)
+                )
+            shown.add_row(f"{name}, {words}", f"{small:,.0f}", f"{large:,.0f}", f"{small / large:.1f}")
     console.print(shown)
 
 

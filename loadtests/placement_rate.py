@@ -1,9 +1,12 @@
-"""How fast production places: a `KeptPoolChooser` that is shown the whole pool for every request, as a proxy shows it.
+"""How fast requests are placed: in a pool of nodes with one GPU each, and as production asks.
+
+A proxy shows a `KeptPoolChooser` the whole pool for every request.
 
 Functions differ in what they accept and in the processors that they keep, half of them have a known duration, and each
 was asked for once before.  Between two requests the device that was chosen has a slot less and its node fewer
 processors, and now and then one of the oldest leases ends.  Devices that hold leases have their functions' weights and
-an expected end.  Reading the pool from the database, and making views of it, is not part of it.
+an expected end.  In the mixed load, every other request is a session's, which never goes to a function host, and
+every tenth may only go to one device.  Reading the pool from the database, and making views of it, is no part of it.
 """
 
 from __future__ import annotations
@@ -12,8 +15,11 @@ import time
 from collections import deque
 from dataclasses import replace
 
+from dgsf.core.devices import HOST
 from dgsf.core.placement import DeviceView, KeptPoolChooser, NodeView, Request
 from dgsf.sim.openb import OpenbNode
+from proxy.placing import Outlook
+from proxy.sight import Sorts
 
 GIB = 1024**3
 SLOTS = 4
@@ -26,15 +32,21 @@ CPU_MILLI = (0, 1000, 2000, 4000)
 class _Shown:
     """The views that a proxy would show."""
 
-    def __init__(self, nodes: list[OpenbNode], copies: int) -> None:
+    def __init__(self, nodes: list[OpenbNode], copies: int, *, hosts: bool = False) -> None:
         named = [(f"{node.name}/{copy}", node) for copy in range(copies) for node in nodes if node.gpus]
         places = [(name, node) for name, node in named for _ in range(node.gpus)]
         self.views = [_idle(number, name, node) for number, (name, node) in enumerate(places)]
         self.nodes = [NodeView(name, node.cpu_milli) for name, node in named]
-        self.busy_s = {view.id: 30.0 for view in self.views}  # a pool in use: every device is expected to end
+        if hosts:  # one on each node
+            self.views += [_host(len(places) + number, name) for number, (name, _) in enumerate(named)]
+        self.sorts = Sorts(self.views)
+        self.busy_s = dict.fromkeys(range(len(places)), 30.0)  # a pool in use: every device is expected to end
         self._at = {name: place for place, (name, _) in enumerate(named)}
         self._leases: deque[tuple[int, Request]] = deque()
-        self._most = FULL * SLOTS * len(self.views)
+        self._most = FULL * SLOTS * len(places)
+
+    def outlook(self) -> Outlook:
+        return Outlook(self.views, {}, self.nodes, self.busy_s, sorts=self.sorts)
 
     def lease(self, device: int, request: Request, until_s: float) -> None:
         self.views, self.nodes = list(self.views), list(self.nodes)  # a proxy makes them anew
@@ -44,6 +56,9 @@ class _Shown:
         self._leases.append((device, request))
         if len(self._leases) > self._most:
             self._take(*self._leases.popleft(), -1)
+
+    def last_leased(self) -> int | None:
+        return self._leases[-1][0] if self._leases else None
 
     def _take(self, device: int, request: Request, sign: int) -> None:
         view = self.views[device]
@@ -55,18 +70,38 @@ class _Shown:
             self.nodes[at] = replace(node, free_cpu_milli=node.free_cpu_milli - sign * request.cpu_milli)
 
 
-def as_the_proxy(nodes: list[OpenbNode], policy: str, copies: int, count: int) -> float:
+def as_the_proxy(nodes: list[OpenbNode], policy: str, copies: int, count: int, *, mixed: bool = False) -> float:
     """Placements per second of processor time."""
-    shown, chooser = _Shown(nodes, copies), KeptPoolChooser(policy)
+    shown, chooser = _Shown(nodes, copies, hosts=mixed), KeptPoolChooser(policy)
     for number in range(FUNCTIONS):
-        chooser.choose(_request(number), shown.views, shown.nodes, shown.busy_s)
+        _choose(chooser, _request(number), shown.outlook())
     begun = time.process_time()
     for number in range(count):
-        request = _request(number)
-        chosen = chooser.choose(request, shown.views, shown.nodes, shown.busy_s)
+        request, outlook = _request(number), shown.outlook()
+        if mixed and number % 10 == 0 and (last := shown.last_leased()) is not None:
+            _choose(chooser, request, outlook.only(last))
+            continue
+        chosen = _choose(chooser, request, outlook.devices() if mixed and number % 2 else outlook)
         assert chosen is not None
         shown.lease(chosen.id, request, 30.0 + number % 60)
     return count / (time.process_time() - begun)
+
+
+def _choose(chooser: KeptPoolChooser, request: Request, outlook: Outlook) -> DeviceView | None:
+    return chooser.choose(request, outlook.views, outlook.nodes, outlook.busy_s, outlook.among)
+
+
+def one_by_one(nodes: list[OpenbNode]) -> list[OpenbNode]:
+    """The same GPUs, each on a node of its own."""
+    return [
+        replace(node, name=f"{node.name}/{gpu}", cpu_milli=node.cpu_milli // node.gpus,
+                memory_mib=node.memory_mib // node.gpus, gpus=1)
+        for node in nodes for gpu in range(node.gpus)
+    ]  # fmt: skip
+
+
+def _host(number: int, node: str) -> DeviceView:
+    return DeviceView(number, HOST, HOST, True, 64, 64 * GIB, 64, 64 * GIB, node=node)
 
 
 def _idle(number: int, name: str, node: OpenbNode) -> DeviceView:

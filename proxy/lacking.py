@@ -6,6 +6,8 @@ One wording for workers and sessions, so that whoever waited in vain learns the 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from dgsf.core.devices import HOST
 from dgsf.core.genuine import in_words
 from dgsf.core.placement import DeviceView, Request, has_slot, preference
@@ -30,7 +32,7 @@ def withheld(request: Request, outlook: Outlook) -> bool:
 def what_lacks(request: Request, outlook: Outlook, only: str = "") -> str:
     """Why there is nothing for it now; `only`: the one device that would do."""
     wanted = only or ("function host" if request.types == (HOST,) else f"device ({in_words(request.types)})")
-    fitting = _of_type(request, outlook)
+    fitting = list(_of_type(request, outlook))
     if not fitting:
         return f"the pool has no {wanted}; see 'dgsf devices'"
     healthy = [view for view in fitting if view.healthy]
@@ -52,5 +54,5 @@ def _what_is_full(request: Request, healthy: list[DeviceView], wanted: str) -> s
     return f"{free} slots of {wanted} are free, but {beside}; see 'dgsf leases', lower memory=, or try again later"
 
 
-def _of_type(request: Request, outlook: Outlook) -> list[DeviceView]:
-    return [view for view in outlook.views if preference(request, view) is not None]
+def _of_type(request: Request, outlook: Outlook) -> Iterator[DeviceView]:
+    return (view for view in outlook.candidates if preference(request, view) is not None)

@@ -7,54 +7,73 @@ probably hold it, learned from its kind.  The policy decides; leasing is `proxy.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import compress
+
+import numpy as np
 
 from dgsf.clock import Clock
-from dgsf.core.devices import DUMMY, HOST
+from dgsf.core.devices import HOST
 from dgsf.core.durations import Durations
 from dgsf.core.placement import DeviceView, KeptPoolChooser, NodeView, Request
+from dgsf.core.placement.pool import Bools
 from dgsf.core.residency import Residency
 from dgsf.store.rows import DeviceRow, LeaseGrant, LeaseRow
 from proxy.directory import Directory
 from proxy.leased import Leased
 from proxy.post import Role, Want
-from proxy.sight import Held, Sight
+from proxy.sight import Held, Sight, Sorts
+
+NOBODY = -1  # the id of no device
 
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """The pool at one moment."""
+    """The pool at one moment, and which of its devices will do for somebody."""
 
-    views: list[DeviceView]
+    views: list[DeviceView]  # of the whole pool: placement keeps it, and is told apart which of them will do
     rows: dict[int, DeviceRow]
     nodes: list[NodeView] = field(default_factory=list)
     busy_s: Mapping[int, float] = field(default_factory=dict)  # device: until when it is expected to be in use
+    among: Bools | None = field(default=None, compare=False)  # those that will do; None: all
+    sorts: Sorts | None = field(default=None, compare=False)
+
+    @property
+    def candidates(self) -> list[DeviceView]:
+        """The views of those that will do."""
+        return self.views if self.among is None else list(compress(self.views, self.among.tolist()))
 
     def only(self, device_id: int) -> Outlook:
-        return self._of(view for view in self.views if view.id == device_id)
+        found = np.zeros(len(self.views), dtype=np.bool_)
+        if (place := self._sorts().at.get(device_id)) is not None:
+            found[place] = True
+        return self._of(found)
 
     def without(self, ids: Collection[int]) -> Outlook:
-        """As if these were out of order: the pool that placement keeps stays the same."""
         if not ids:
             return self
-        views = [replace(view, healthy=False) if view.id in ids else view for view in self.views]
-        return Outlook(views, self.rows, self.nodes, self.busy_s)
+        left, at = np.ones(len(self.views), dtype=np.bool_), self._sorts().at
+        left[[at[device] for device in ids if device in at]] = False
+        return self._of(left)
 
     def devices(self, name: str = "") -> Outlook:
         """Without function hosts; the one of this name if there is a name."""
-        found = [view for view in self.views if view.kind != HOST]
-        return self._of(view for view in found if not name or self.rows[view.id].name == name)
+        devices = self._of(self._sorts().devices)
+        if not name:
+            return devices
+        named = [view.id for view in devices.candidates if self.rows[view.id].name == name]
+        return devices.only(named[0] if named else NOBODY)
 
     def with_values(self, *, dummy: bool) -> Outlook:
         """The devices that compute, or those that only seem to."""
-        return self._of(view for view in self.views if (view.kind == DUMMY) == dummy)
+        return self._of(self._sorts().dummies == dummy)
 
-    def _of(self, views: Iterable[DeviceView]) -> Outlook:
-        left = list(views)
-        names = {view.node for view in left}
-        nodes = [node for node in self.nodes if node.name in names]
-        return Outlook(left, self.rows, nodes, self.busy_s)
+    def _sorts(self) -> Sorts:
+        return self.sorts or Sorts(self.views)
+
+    def _of(self, found: Bools) -> Outlook:
+        return replace(self, among=found if self.among is None else self.among & found)
 
 
 class Placing:
@@ -80,7 +99,8 @@ class Placing:
         for lease in leases:
             leased.add(lease)
         views = self._sight.views(self._held_on(known, leased))
-        return Outlook(views, known, self._sight.nodes(leased.cpu_by_node(known)), leased.busy_s)
+        nodes = self._sight.nodes(leased.cpu_by_node(known))
+        return Outlook(views, known, nodes, leased.busy_s, sorts=self._sight.sorts)
 
     def _held_on(self, rows: Mapping[int, DeviceRow], leased: Leased) -> dict[int, Held]:
         """What leases and this proxy's memory tell of devices; of most others there is nothing to tell."""
@@ -108,7 +128,7 @@ class Placing:
 
     def choose(self, request: Request, outlook: Outlook) -> DeviceView | None:
         """The device for it now, or None if none has room."""
-        return self._chooser.choose(request, outlook.views, outlook.nodes, outlook.busy_s)
+        return self._chooser.choose(request, outlook.views, outlook.nodes, outlook.busy_s, outlook.among)
 
     # --- learning
     def took(self, want: Want, grant: LeaseGrant) -> None:

@@ -9,10 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from operator import attrgetter
 from typing import NamedTuple
 
+import numpy as np
+
+from dgsf.core.devices import DUMMY, HOST
 from dgsf.core.placement import DeviceView, NodeView
+from dgsf.core.placement.pool import Bools
 from dgsf.store.rows import DeviceRow
 from dgsf.store.views import node_views, view_of
 
@@ -34,12 +39,34 @@ class Held(NamedTuple):
 _FREE = Held()
 
 
+class Sorts:
+    """Where each device is among the views, which of them are no function hosts, and which have dummy values."""
+
+    def __init__(self, views: Sequence[DeviceView]) -> None:
+        self._views = views
+
+    @cached_property
+    def at(self) -> dict[int, int]:
+        return {view.id: place for place, view in enumerate(self._views)}
+
+    @cached_property
+    def devices(self) -> Bools:
+        return ~self._of_kind(HOST)
+
+    @cached_property
+    def dummies(self) -> Bools:
+        return self._of_kind(DUMMY)
+
+    def _of_kind(self, kind: str) -> Bools:
+        return np.array([view.kind == kind for view in self._views], dtype=np.bool_)
+
+
 class Sight:
     """The views of the last look."""
 
     def __init__(self) -> None:
         self._given: Sequence[DeviceRow] = ()
-        self._at: dict[int, int] = {}  # device: its place among the rows
+        self.sorts = Sorts(())
         self._held: Mapping[int, Held] = {}
         self._views: list[DeviceView] = []
         self._nodes: dict[str, NodeView] = {}
@@ -57,7 +84,8 @@ class Sight:
         """They look like this now, in the order of the rows."""
         before, self._held = self._held, held
         changed = [device for device in before.keys() | held.keys() if before.get(device) != held.get(device)]
-        places = [self._at[device] for device in changed if device in self._at]
+        at = self.sorts.at
+        places = [at[device] for device in changed if device in at]
         if places:
             self._views = views = list(self._views)
             for place in places:
@@ -88,7 +116,7 @@ class Sight:
                 views.append(_view(row, self._held))
                 same = False
         self._given, self._views = rows, views
-        self._at = {row.id: place for place, row in enumerate(rows)}
+        self.sorts = Sorts(views)
         self._rows = {row.id: row for row in rows}
         if not same:
             self._nodes = {node.name: node for node in node_views(rows, ())}

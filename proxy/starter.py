@@ -169,7 +169,6 @@ class Starter:
             raise kind(what_lacks(request, outlook))
         if only is not None:
             outlook = outlook.only(only)
-        short_nodes = frozenset(view.node for view in outlook.views if request.cpu_milli and has_slot(request, view))
         left, may_open = outlook, ahead or only is not None
         while (chosen := placing.choose(request, left)) is not None:
             if not may_open and _in_no_use(chosen) and self.instead_of_opening is not None:
@@ -182,7 +181,7 @@ class Starter:
             if grant is not None:
                 return left.rows[chosen.id], grant
             left = left.without([chosen.id])
-        raise NoRoom(what_lacks(request, outlook), short_nodes)
+        raise NoRoom(what_lacks(request, outlook), _short_nodes(request, outlook))
 
     def ran(self, function: str, device: DeviceRow, seconds: float) -> None:
         self._seating.placing.ran(function, device, seconds)
@@ -204,6 +203,11 @@ class Starter:
             run_on=run_on,
             deadline_s=lane.deadline_s(self._clock.now_us()),
         )
+
+
+def _short_nodes(request: Request, outlook: Outlook) -> frozenset[str]:
+    """The nodes that have a slot for it; if it asks for processors, those are what they lack."""
+    return frozenset(view.node for view in outlook.candidates if request.cpu_milli and has_slot(request, view))
 
 
 def _in_no_use(device: DeviceView) -> bool:

@@ -91,10 +91,10 @@ class Opener:
             freed = self._freed
             try:
                 outlook = _alike((await self._placing.look()).devices(only), dummy, only)
-                lack = what_lacks(request, outlook, only)
                 link = await self._first_that_works(want, request, links, outlook, unreachable)
                 if link is not None:
                     return link
+                lack = what_lacks(request, outlook, only)
                 await self._make_room(request)
             except StoreUnavailable as error:
                 lack = error.message
@@ -107,9 +107,10 @@ class Opener:
     async def _first_that_works(
         self, want: Want, request: Request, links: DeviceOwner, outlook: Outlook, unreachable: set[int]
     ) -> DeviceLink | None:
-        reason = why_not(request, outlook.views) if outlook.views else None
+        candidates = outlook.candidates
+        reason = why_not(request, candidates) if candidates else None
         if reason is not None:
-            told = said_of_dummies(reason, request.types, outlook.views)
+            told = said_of_dummies(reason, request.types, candidates)
             raise DoesNotFit(f"no device of the pool can ever hold this session: {told}")
         left = outlook
         while (chosen := self._choose(request, left, unreachable)) is not None:
@@ -143,7 +144,7 @@ def _alike(outlook: Outlook, dummy: bool | None, only: str) -> Outlook:
     if dummy is None:
         return outlook
     left = outlook.with_values(dummy=dummy)
-    if only and outlook.views and not left.views:
+    if only and outlook.candidates and not left.candidates:
         here, there = ("dummy", "real") if dummy else ("real", "dummy")
         raise Conflict(f"the session's values are {here} and those of {only} are {there}: it cannot go on there")
     return left

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from random import Random
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -32,9 +33,9 @@ steps = st.lists(
     st.one_of(
         st.tuples(st.just("ask"), st.integers(0, 2)),
         st.tuples(
-            st.sampled_from(["lease", "lease", "lease", "end", "fail", "mend", "go", "come", "replaced", "alone"]),
-            NUMBERS,
+            st.sampled_from(["lease", "lease", "lease", "end", "fail", "mend", "go", "come", "replaced"]), NUMBERS
         ),
+        st.tuples(st.just("ask_for"), st.integers(0, 2), st.sets(NUMBERS, max_size=9)),
         st.tuples(st.just("warm"), NUMBERS, st.sampled_from([frozenset(), frozenset("f")])),
         st.tuples(st.just("until"), NUMBERS, st.sampled_from([0.0, 50.0, 500.0])),
         st.tuples(st.just("slices"), NUMBERS, st.sampled_from([(), (Slice("t", 280, 140),)])),
@@ -92,12 +93,6 @@ class World:
     def replaced(self, number):
         self.change(number, memory_bytes=8 * GIB, free_memory=8 * GIB, free_slots=4)
 
-    def alone(self, number):
-        """A question about one device in between."""
-        if number in self.views:
-            for chooser in (self.kept, self.fresh):
-                chooser.place(Request(("any",), GIB), [self.views[number]], self.nodes)
-
     def warm(self, number, names):
         self.change(number, weights=names)
 
@@ -127,20 +122,27 @@ class World:
         self.views = dict(reversed(self.views.items()))
 
     def ask(self, request):
-        answer = self.kept.place(request, list(self.views.values()), self.nodes, now_s=5.0)
-        kept, shown = self.kept._kept, list(self.views.values())
-        if not self.kept._elsewhere:
-            assert {number: kept.views[number] for number in self.views} == self.views
-            gone = kept.views.keys() - self.views.keys()
-            assert not any(kept.views[number].healthy for number in gone)
-            shown = list(kept.views.values())
-        expected = self.fresh.place(request, shown, self.nodes, now_s=5.0)
-        if isinstance(expected, Refusal) and len(shown) > len(self.views):
+        shown = list(self.views.values())
+        answer = self.kept.place(request, shown, self.nodes, now_s=5.0)
+        assert self.kept._kept.views == self.views
+        assert seen(answer) == seen(self.fresh.place(request, shown, self.nodes, now_s=5.0))
+
+    def ask_for(self, request, numbers):
+        """Only these will do: the others are as if they were out of order."""
+        shown = list(self.views.values())
+        among = np.array([view.id in numbers for view in shown])
+        answer = self.kept.place(request, shown, self.nodes, now_s=5.0, among=among)
+        others = [view if view.id in numbers else replace(view, healthy=False) for view in shown]
+        expected = self.fresh.place(request, others, self.nodes, now_s=5.0)
+        if isinstance(expected, Refusal):
             assert isinstance(answer, Refusal)
-        elif isinstance(expected, Refusal):
-            assert answer == expected
         else:
-            assert (answer.devices, answer.share) == (expected.devices, expected.share)
+            assert seen(answer) == seen(expected)
+
+
+def seen(answer):
+    """Numbers of slices are each pool's own."""
+    return answer if isinstance(answer, Refusal) else (answer.devices, answer.share)
 
 
 @pytest.mark.parametrize("name", PLACEMENT_POLICIES)
@@ -150,8 +152,8 @@ def test_a_kept_pool_answers_as_a_fresh_one(name, asked, steps):
     """Few shapes, so that each comes again and kept scores are used."""
     world, asked = World(name), [Request(("any",), GIB, weights="f"), *asked]
     for what, number, *more in steps:
-        if what == "ask":
-            world.ask(asked[number])
+        if what in ("ask", "ask_for"):
+            getattr(world, what)(asked[number], *more)
         else:
             getattr(world, what)(number, *more)
     for request in asked:

@@ -21,6 +21,7 @@ from dgsf.core.placement import (
     fragmentation,
     make_policy,
     policy_names,
+    prices,
 )
 from dgsf.core.placement.fgd import Fgd
 from dgsf.core.placement.gavel import Gavel
@@ -150,11 +151,24 @@ def test_ours_does_not_strand_gpus_without_processors():
 
 
 def test_prices_say_what_fits_together():
-    prices = room_prices(((300, 10), (700, 10)))
-    assert prices[0] == 0 and prices[1000] == pytest.approx(1)
-    assert prices[300] + prices[700] == pytest.approx(1)
-    assert (np.diff(prices) >= -1e-9).all()
+    found = room_prices(((300, 10), (700, 10)))
+    assert found[0] == 0 and found[1000] == pytest.approx(1)
+    assert found[300] + found[700] == pytest.approx(1)
+    assert (np.diff(found) >= -1e-9).all()
     assert room_prices(((470, 3), (810, 3)))[810] == pytest.approx(1)  # nothing fits beside 810
+
+
+def test_however_many_sizes_are_asked_for_a_device_is_priced_soon_and_worth_one():
+    """Hundreds of sizes took seconds, and prices that added up to more than the device."""
+    sizes = tuple((share, 1 + share % 7) for share in range(3, 1000, 3))
+    assert len(prices._merged(sizes)) <= prices.MOST_SIZES
+    found = room_prices(sizes)
+    assert (np.diff(found) >= 0).all() and found[1000] == pytest.approx(1)
+    assert prices._merged(sizes[:32]) == sizes[:32], "few are priced as they are"
+    seldom = tuple((share, 1000 if share == 500 else 1) for share in range(10, 1000, 10))
+    merged = dict(prices._merged(seldom))
+    assert merged[500] >= 1000 and sum(merged.values()) == sum(count for _, count in seldom)
+    assert max(merged) == 990, "all of them fit into what stands for them"
 
 
 def test_weights_draw_a_request_to_where_they_are():

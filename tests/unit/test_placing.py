@@ -244,6 +244,26 @@ def _id(device):
     return device.id
 
 
+def test_an_outlook_narrows_to_those_that_will_do_and_placement_is_shown_the_same_pool():
+    rows = [row(1), row(2, kind="dummy"), row(3, kind="host"), row(4)]
+    held = Held()
+    whole = held.placing.outlook(rows, [])
+    narrowed = [
+        whole.devices(), whole.devices("box/cpu4"), whole.devices("box/host3"), whole.with_values(dummy=True),
+        whole.devices().with_values(dummy=False), whole.only(3), whole.only(9), whole.without([1, 9]).devices(),
+        whole.only(1).without([1]),
+    ]  # fmt: skip
+    ids = [[view.id for view in each.candidates] for each in narrowed]
+    assert ids == [[1, 2, 4], [4], [], [2], [1, 4], [3], [], [2, 4], []]
+    assert all(each.views is whole.views and each.nodes is whole.nodes for each in narrowed)
+    asked, kept = held.placing.request(want("f", types=("cpu",))), set()
+    for each, device in ((whole, 1), (whole.without([1]), 4), (whole.only(4), 4), (whole.only(2), None), (whole, 1)):
+        chosen = held.placing.choose(asked, each)
+        assert (chosen.id if chosen else None) == device
+        kept.add(id(held.placing._chooser._kept))
+    assert len(kept) == 1, "one pool, kept all along"
+
+
 @pytest.mark.parametrize("chooser", [KeptPoolChooser, FreshPoolChooser])
 def test_until_when_devices_are_in_use_can_be_told_apart_from_their_views(chooser):
     views, asked = (

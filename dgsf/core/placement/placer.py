@@ -1,14 +1,16 @@
 """Answers requests from a pool by a policy: filters, scores, picks; the same code in production and in simulations.
 
-Scores are kept per shape of request.  When a shape comes again, only the rows that changed since are looked at anew,
-and only those that have room are scored, so a decision costs little more than one look over the rows.  Weights change
-the score of the few devices where they are, so only those are scored for each request.  It decides; booking is the
-pool's.
+Scores are kept per shape of request, those of shapes that came lately.  When a shape comes again, only the rows that
+changed since are looked at anew, and only those that have room are scored, so a decision costs little more than one
+look over the rows.  Weights change the score of the few devices where they are, so only those are scored for each
+request.  It decides; booking is the pool's.
 """
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Collection
+from dataclasses import replace
 from random import Random
 
 import numpy as np
@@ -16,13 +18,14 @@ import numpy as np
 from dgsf.core.placement.model import Placement, Refusal, Request
 from dgsf.core.placement.need import Need
 from dgsf.core.placement.policy import Policy
-from dgsf.core.placement.pool import Floats, Ints, Place, Pool
+from dgsf.core.placement.pool import Floats, Ints, Part, Place, Pool
 from dgsf.core.placement.refusing import refusal
 
 NEVER = -np.inf
 SHAPES = 4096  # kept at most,
-SCORES_BYTES = 2**26  # and no more than so much memory: shapes have scores for every row
+SCORES_BYTES = 2**29  # and no more than so much memory: shapes have 24 bytes for every row, 62,120 rows 1.5 MB
 FEW = 64  # devices with the weights of a request; where there are more, its function's scores are kept too
+BLOCK = 4096  # rows that are scored at once: what is computed for them stays in the processor's caches
 RANK_STEP = 1e9  # a preferred type wins over any score
 
 
@@ -47,11 +50,17 @@ class Placer:
         self.pool = pool
         self.policy = policy
         self._random = random
-        self._scores: dict[object, _Scores] = {}
+        self._scores: OrderedDict[object, _Scores] = OrderedDict()  # the shape that came last is the last
         self._most_shapes = max(16, min(SHAPES, SCORES_BYTES // (24 * max(1, len(pool.nodes)))))
 
-    def place(self, request: Request) -> Placement | Refusal:
-        """The best place that has room now, or why there is none.  Nothing is booked."""
+    def place(self, request: Request, only: Part | None = None) -> Placement | Refusal:
+        """The best place that has room now, or why there is none.  Nothing is booked.  `only`: what will do."""
+        if only is None:
+            return self._place(request)
+        with self.pool.only(only):
+            return self._place(request)
+
+    def _place(self, request: Request) -> Placement | Refusal:
         self.policy.observe(request, self.pool)
         there = self._with_weights(request)
         if self.policy.decides(request):
@@ -62,8 +71,10 @@ class Placer:
         scores = self._of_shape(request, () if few else there)
         self._bring_up_to_date(scores)
         values, columns = scores.values, scores.columns
+        if self.pool.hidden is not None:
+            values = np.where(self.pool.hidden, NEVER, values)
         if few and there:
-            values, columns = self._drawn(scores, there)
+            values, columns = self._drawn(scores.need, there, values, columns)
         row = self.policy.pick(values, self._random) if len(values) else -1
         if row < 0 or values[row] == NEVER:
             return self._refuse(scores)
@@ -73,15 +84,14 @@ class Placer:
         """The devices that draw this request."""
         return self.pool.resident.get(request.weights, ()) if request.weights and self.policy.drawn else ()
 
-    def _drawn(self, scores: _Scores, there: Collection[Place]) -> tuple[Floats, Ints]:
+    def _drawn(self, need: Need, there: Collection[Place], values: Floats, columns: Ints) -> tuple[Floats, Ints]:
         """The scores of a shape, those of rows with weights that a request needs as they are for this one."""
         rows = np.unique(np.fromiter((row for row, _ in there), dtype=np.int64))
-        rows = rows[scores.values[rows] != NEVER]
+        rows = rows[values[rows] != NEVER]
         if not len(rows):
-            return scores.values, scores.columns
-        need = scores.need.instead(scores.need.request, there)
-        values, columns = scores.values.copy(), scores.columns.copy()
-        self._score(need, rows, values, columns)
+            return values, columns
+        values, columns = values.copy(), columns.copy()
+        self._score(need.instead(need.request, there), rows, values, columns)
         return values, columns
 
     def _of_shape(self, request: Request, drawn_to: Collection[Place] = ()) -> _Scores:
@@ -91,8 +101,9 @@ class Placer:
         scores = self._scores.get(key)
         if scores is None:
             if len(self._scores) >= self._most_shapes:
-                self._scores.clear()
+                self._scores.popitem(last=False)
             scores = self._scores[key] = _Scores(Need.of(request, self.pool), len(self.pool.nodes))
+        self._scores.move_to_end(key)
         if scores.need.request is not request or scores.need.drawn_to is not drawn_to:
             scores.need = scores.need.instead(request, drawn_to)
         return scores
@@ -101,12 +112,15 @@ class Placer:
         if scores.epoch != self.policy.epoch:
             scores.seen.fill(-1)
             scores.epoch = self.policy.epoch
-        self._refresh(scores, np.flatnonzero(scores.seen != self.pool.changes))
+        stale = scores.seen != self.pool.changes
+        if self.pool.hidden is not None:
+            stale &= ~self.pool.hidden
+        rows = np.flatnonzero(stale)
+        for start in range(0, len(rows), BLOCK):
+            self._refresh(scores, rows[start : start + BLOCK])
 
     def _refresh(self, scores: _Scores, rows: Ints) -> None:
-        """Score the rows that have changed."""
-        if not len(rows):
-            return
+        """Score these rows, which have changed."""
         scores.seen[rows] = self.pool.changes[rows]
         scores.values[rows] = NEVER
         rows = rows[self.policy.able(self.pool, scores.need, rows)]
@@ -120,6 +134,9 @@ class Placer:
             columns[rows] = best
 
     def _refuse(self, scores: _Scores) -> Refusal:
+        if self.pool.hidden is not None:
+            need = replace(scores.need, rank=np.where(self.pool.hidden, -1, scores.need.rank))
+            return refusal(self.pool, need)
         if scores.refusal is None:
             scores.refusal = refusal(self.pool, scores.need)
         return scores.refusal

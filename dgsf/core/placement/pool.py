@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import struct
 from bisect import insort
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -35,6 +36,15 @@ class OwnedSlice:
     share: int
     used: int
     until: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Some of a pool's devices."""
+
+    devices: Bools  # (rows, columns)
+    some: Ints  # rows of which it has some and not all
+    without: Bools  # (rows) those that have devices, and it has none of them
 
 
 @dataclass(slots=True)
@@ -66,9 +76,11 @@ class Pool:
     sized: Bools  # devices that can hold anything at all when they are empty
     memory_size: Ints  # bytes that each device has
     cpu_size: Ints  # (rows) processors that the node has; plenty if it does not say
+    members: Ints  # (rows) how many devices
     slices: dict[Place, list[OwnedSlice]] = field(default_factory=dict)
     ends: dict[Place, list[float]] = field(default_factory=dict)
     now: float = 0.0
+    hidden: Bools | None = None  # (rows) none of their devices will do for the present question
     _next_slice: int = 0
     _expected: list[int] | None = None  # devices of the last `expect_all`,
     _places: Ints = field(default_factory=lambda: np.empty(0, dtype=np.int64))  # and where they are in a flat array
@@ -78,6 +90,36 @@ class Pool:
     def of(devices: Iterable[DeviceView], nodes: Sequence[NodeView] = ()) -> Pool:
         """A pool of these devices; rows are in the order in which devices name nodes, then nodes without devices."""
         return _build(list(devices), nodes)
+
+    def places(self, devices: Iterable[int]) -> Ints:
+        """Where these are in a flat array."""
+        found = np.array([self.where[device] for device in devices], dtype=np.int64).reshape(-1, 2)
+        flat: Ints = found[:, 0] * self.ids.shape[1] + found[:, 1]
+        return flat
+
+    def part(self, places: Ints) -> Part:
+        """The devices at these flat places."""
+        devices = np.zeros(self.ids.shape, dtype=np.bool_)
+        devices.ravel()[places] = True
+        count = np.bincount(places // max(1, self.ids.shape[1]), minlength=len(self.nodes))
+        some = np.flatnonzero((count > 0) & (count < self.members))
+        return Part(devices, some, (count == 0) & (self.members > 0))
+
+    @contextmanager
+    def only(self, part: Part) -> Iterator[None]:
+        """For one question: all devices but these are as if out of order.
+
+        Rows of which none is left are hidden, and what is known of them stays good; others change, and change back.
+        """
+        room, usable, sized = self.room, self.usable, self.sized
+        self.room, self.usable, self.sized = room * part.devices, usable & part.devices, sized & part.devices
+        self.hidden = part.without
+        self.changes[part.some] += 1
+        try:
+            yield
+        finally:
+            self.room, self.usable, self.sized, self.hidden = room, usable, sized, None
+            self.changes[part.some] += 1
 
     def rank(self, types: Sequence[str]) -> Ints:
         """For each row the position of its type among these, or -1."""
@@ -125,8 +167,7 @@ class Pool:
         devices = list(until)
         if devices != self._expected:  # most often the same as before: those in use, of which there are many
             until = {device: at for device, at in until.items() if device in self.where}
-            places = np.array([self.where[device] for device in until], dtype=np.int64).reshape(-1, 2)
-            self._places = places[:, 0] * self.until.shape[1] + places[:, 1]
+            self._places = self.places(until)
             self._expected = devices if len(devices) == len(until) else None
         packed = struct.pack(f"{len(until)}d", *until.values())  # three times as fast as numpy reads a dict
         self.until.ravel()[self._places] = np.frombuffer(packed, dtype=np.float64)
@@ -257,6 +298,7 @@ def _fill(rows: dict[RowKey, list[DeviceView]], nodes: dict[str, NodeView]) -> P
         sized=np.zeros(shape, dtype=np.bool_),
         memory_size=np.zeros(shape, dtype=np.int64),
         cpu_size=cpu_size,
+        members=np.array([len(devices) for devices in rows.values()], dtype=np.int64),
     )
     for row, members in enumerate(rows.values()):
         for column, device in enumerate(members):

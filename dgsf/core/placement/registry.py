@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import compress
 from random import Random
 
 from dgsf.core.placement.classic import BestFit, DotProduct, GpuClustering, GpuPacking, RandomFit, WorstFit
@@ -12,7 +13,7 @@ from dgsf.core.placement.model import DeviceView, NodeView, Placement, Refusal, 
 from dgsf.core.placement.ours import Dgsf
 from dgsf.core.placement.placer import Placer
 from dgsf.core.placement.policy import Policy
-from dgsf.core.placement.pool import Pool
+from dgsf.core.placement.pool import Bools, Pool
 from dgsf.core.placement.slices import Conspirator, SlicedHours
 from dgsf.core.placement.speeds import Speeds
 from dgsf.core.policies import DEFAULT_PLACEMENT
@@ -67,17 +68,22 @@ class FreshPoolChooser:
         nodes: Sequence[NodeView] = (),
         now_s: float = 0.0,
         busy_s: Mapping[int, float] | None = None,
+        among: Bools | None = None,
     ) -> Placement | Refusal:
         """Where the request goes in a pool that looks like this now.
 
         `busy_s` says until when devices are in use, instead of their views: it is what changes with every moment.
+        `among` says which of the devices will do, if not all: the others are as if out of order.
         """
         pool = Pool.of(sorted(devices, key=lambda device: device.id), nodes)
         pool.now = now_s
         if busy_s is not None:
             pool.expect_all(busy_s)
         self.policy.look_at(pool)
-        return Placer(pool, self.policy, self._random).place(request)
+        placer = Placer(pool, self.policy, self._random)
+        if among is None:
+            return placer.place(request)
+        return placer.place(request, pool.part(pool.places(each.id for each in compress(devices, among.tolist()))))
 
     def choose(
         self,
@@ -85,9 +91,10 @@ class FreshPoolChooser:
         devices: Sequence[DeviceView],
         nodes: Sequence[NodeView] = (),
         busy_s: Mapping[int, float] | None = None,
+        among: Bools | None = None,
     ) -> DeviceView | None:
         """The device for a request that needs one, or None if none has room now."""
-        answer = self.place(request, devices, nodes, busy_s=busy_s)
+        answer = self.place(request, devices, nodes, busy_s=busy_s, among=among)
         if isinstance(answer, Refusal) or not answer.devices:
             return None
         return self._view_of(answer.devices[0], devices)
