@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Sequence
+from heapq import nlargest
+from itertools import pairwise
 
 from dgsf.errors import NotFound
 
 MOST_SHOWN = 50
+_LIKELY = 10
 
 
 def find_named(wanted: str, names: Sequence[str], what: str, where: str) -> str:
@@ -26,8 +29,11 @@ def find_named(wanted: str, names: Sequence[str], what: str, where: str) -> str:
 
 
 def nearest(wanted: str, names: Sequence[str]) -> str | None:
-    """The name that was probably meant."""
-    return next(iter(difflib.get_close_matches(wanted[:200], names, n=1)), None)
+    """The name that was probably meant; only those that share most with it are compared at length, which is slow."""
+    wanted = wanted[:200]
+    pairs = set(pairwise(wanted))
+    likely = nlargest(_LIKELY, names, key=lambda name: len(pairs.intersection(pairwise(name))))
+    return next(iter(difflib.get_close_matches(wanted, likely, n=1)), None)
 
 
 def _begins(name: str, wanted: str) -> bool:
