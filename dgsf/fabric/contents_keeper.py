@@ -9,16 +9,14 @@ reads a content.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import shutil
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from dgsf.remoting.protocol import DRAFT_PREFIX
-
-ABANDONED_SECONDS = 60.0  # nobody has written to an unfinished content for so long
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,17 +25,30 @@ class _Content:
     size: int
     path: str
 
-    def abandoned(self, now: float) -> bool:
-        return os.path.basename(self.path).startswith(DRAFT_PREFIX) and now - self.used > ABANDONED_SECONDS
+    @property
+    def is_abandoned(self) -> bool:
+        """Unfinished, and whoever wrote it is gone: its lock went with it."""
+        if not os.path.basename(self.path).startswith(DRAFT_PREFIX):
+            return False
+        try:
+            file = os.open(self.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        except OSError:
+            return False
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return False
+        finally:
+            os.close(file)
+        return True
 
 
 class ContentsKeeper:
     """The contents of one device."""
 
-    def __init__(self, area: Path, device: str, budget_bytes: int, now: Callable[[], float] = time.time) -> None:
+    def __init__(self, area: Path, device: str, budget_bytes: int) -> None:
         self._root = area / f"contents-{device.replace('/', '-')}"
         self._budget = budget_bytes
-        self._now = now
 
     def folder(self, tenant_id: int) -> Path:
         """This tenant's folder. Its workers run as users of their own, so all of them must be able to write."""
@@ -52,16 +63,18 @@ class ContentsKeeper:
 
     def prune(self) -> int:
         """Remove what was not used longest until the rest fits the budget; returns the bytes removed."""
-        found = sorted(self._contents(), key=lambda content: content.used, reverse=True)
-        kept, removed, now = 0, 0, self._now()
-        for content in found:
-            if kept + content.size <= self._budget and not content.abandoned(now):
+        removed = self.sweep()
+        kept = 0
+        for content in sorted(self._contents(), key=lambda content: content.used, reverse=True):
+            if kept + content.size <= self._budget:
                 kept += content.size
             else:
-                with contextlib.suppress(OSError):
-                    os.unlink(content.path)
-                    removed += content.size
+                removed += _remove(content)
         return removed
+
+    def sweep(self) -> int:
+        """Remove what executors that are gone have left unfinished; returns the bytes removed."""
+        return sum(_remove(content) for content in self._contents() if content.is_abandoned)
 
     def _contents(self) -> Iterator[_Content]:
         for folder in self._list(self._root):
@@ -77,3 +90,12 @@ class ContentsKeeper:
                 return list(entries)
         except OSError:
             return []
+
+
+def _remove(content: _Content) -> int:
+    """The bytes that are free now."""
+    try:
+        os.unlink(content.path)
+    except OSError:
+        return 0
+    return content.size

@@ -272,6 +272,10 @@ class DeviceServer:
             log.error("worker_not_reaped", extra={"device": self._name, "worker_id": worker.worker_id})
             await self._keeper.replace()
 
+    def _tidy_after(self, worker: WorkerRecord) -> None:
+        remove_folder(worker.folder)
+        self._contents.sweep()
+
     def _signal(self, worker: WorkerRecord, number: int) -> None:
         if self._keeper.ready:  # else all workers went with the zygote
             self._keeper.client.signal(worker.child, number)
@@ -281,7 +285,7 @@ class DeviceServer:
         self._table.remove(worker)
         worker.control.close()
         self._device.scrub()
-        removal = asyncio.get_running_loop().run_in_executor(None, remove_folder, worker.folder)
+        removal = asyncio.get_running_loop().run_in_executor(None, self._tidy_after, worker)
         self._removing.add(removal)
         removal.add_done_callback(self._removing.discard)
         log.info(

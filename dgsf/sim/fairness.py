@@ -3,7 +3,7 @@
 Each tenant has a clock.  A call moves it on when it starts, by what calls of its function have taken so far, and the
 clock is put right when it ends; so of many that start at once, not all are of one tenant.  The tenant that is furthest
 behind goes first.  Who did not call is not paid for it later: when one of whom nothing waits calls, its clock is
-brought up to where the last call was started.
+brought up to where the last call was started, by what is known to be used: a guess may be taken back.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ class FairClock:
     def __init__(self, tenants: int, functions: int) -> None:
         self.clock = [0.0] * tenants  # the lower, the sooner
         self._waiting = [0] * tenants
-        self._started = 0.0  # the highest clock at which a call was started
+        self._guessed = [0.0] * tenants  # of the clocks: charged for calls that still run
+        self._started = 0.0  # the highest clock at which a call was started, without what was guessed
         self._took = [_Mean() for _ in range(functions)]
         self._all = _Mean()
 
@@ -46,14 +47,16 @@ class FairClock:
 
     def starts(self, tenant: int, function: int, devices: float) -> float:
         """A call of it starts on such a part of a device, or so many; the answer is what it was charged."""
-        self._started = max(self._started, self.clock[tenant])
+        self._started = max(self._started, self.clock[tenant] - self._guessed[tenant])
         charged = self._expected_s(function) * devices
         self.clock[tenant] += charged
+        self._guessed[tenant] += charged
         return charged
 
     def stops(self, tenant: int, charged: float, used: float) -> bool:
         """It was charged so much and has used so much device time; whether that puts its clock back."""
         self.clock[tenant] += used - charged
+        self._guessed[tenant] -= charged
         return used < charged
 
     def took(self, function: int, seconds: float) -> None:

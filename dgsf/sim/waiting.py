@@ -11,6 +11,7 @@ import heapq
 from collections.abc import Sequence
 
 Turn = tuple[float, int, int]  # the clock of the tenant, its oldest call, the tenant: the lowest goes first
+_OUTDATED = 64  # entries that may lie in a heap beside as many as count
 
 
 class _Lines:
@@ -108,6 +109,9 @@ class Waiting:
         turn = (self._clock[tenant], lines.calls[tenant][0], tenant)
         lines.latest[tenant] = turn
         heapq.heappush(lines.turns, turn)
+        if len(lines.turns) > 2 * len(lines.latest) + _OUTDATED:
+            lines.turns[:] = lines.latest.values()
+            heapq.heapify(lines.turns)
 
     def _oldest(self, calls: list[int]) -> int | None:
         """Of a line.  If that waits, it is the first of its function too; otherwise it was started by another way."""

@@ -3,6 +3,7 @@
 import os
 
 from dgsf.fabric.contents_keeper import ContentsKeeper
+from dgsf.remoting.executor.drafts import Draft
 
 PAGE = 4096
 
@@ -40,14 +41,15 @@ def test_a_content_over_the_whole_budget_does_not_push_out_smaller_ones(tmp_path
     assert small.exists() and not huge.exists()
 
 
-def test_what_a_killed_executor_left_unfinished_goes_after_a_while(tmp_path):
-    now = 1000.0
-    keeper = ContentsKeeper(tmp_path, "box/cpu0", 10 * PAGE, now=lambda: now)
-    draft, whole = put(keeper.folder(1), ".0a", used=990), put(keeper.folder(1), "0b", used=10)
-    assert keeper.prune() == 0 and draft.exists()
-    now += 60
-    assert keeper.prune() == PAGE
-    assert not draft.exists() and whole.exists()
+def test_what_a_killed_executor_left_unfinished_goes_and_what_is_being_written_stays(tmp_path):
+    keeper = ContentsKeeper(tmp_path, "box/cpu0", 10 * PAGE)
+    folder = keeper.folder(1)
+    left, whole = put(folder, ".0a", used=1), put(folder, "0b", used=1)
+    draft = Draft(str(folder), PAGE)
+    assert keeper.sweep() == PAGE
+    assert not left.exists() and whole.exists() and len(list(folder.iterdir())) == 2
+    draft.add(memoryview(b"x" * PAGE))
+    assert draft.publish(str(folder / "0c")) and keeper.prune() == 0
 
 
 def test_nothing_there_is_nothing_to_do(tmp_path):

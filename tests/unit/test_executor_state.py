@@ -11,9 +11,10 @@ import torch
 from executor_fixtures import connect, executors, guest
 from executor_guest import CODES, Failed, TestGuest, raw
 
+from dgsf.fabric.contents_keeper import ContentsKeeper
 from dgsf.remoting.digest import digest_of
 from dgsf.remoting.executor.loop import EXIT_REFUSED
-from dgsf.remoting.protocol import FLOAT, TENSOR, Record, Status, absolute, relative
+from dgsf.remoting.protocol import BULK_BYTES, FLOAT, TENSOR, Record, Status, absolute, relative
 from dgsf.wire.frames import FLAG_MORE, Kind, encode_frame
 
 __all__ = ["connect", "executors", "guest"]
@@ -98,6 +99,23 @@ def test_a_missing_content_is_needed_once_and_found_by_the_next_session(connect,
     second.send(record)
     assert torch.equal(second.fetch(1), x)
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted([digest.hex(), other_digest.hex()])
+
+
+def test_half_a_content_is_nobodys_once_its_executor_is_gone(connect, executors, tmp_path: Path) -> None:
+    keeper = ContentsKeeper(tmp_path, "cpu0", budget_bytes=1 << 30)
+    folder = keeper.folder(1)
+    guest = connect(contents=str(folder))
+    record, digest, data = known(1, torch.randn(600_000))
+    guest.send(record)
+    assert guest.answer(0)[0] == Status.NEED
+    guest.send([Record.SUPPLY, digest, len(data), 1])
+    guest.bulk(1, data[: 2 * BULK_BYTES])
+    while not (found := list(folder.iterdir())) or found[0].stat().st_size < 2 * BULK_BYTES:
+        pass
+    assert keeper.sweep() == 0
+    executors.kill()
+    executors.exit_code()
+    assert keeper.sweep() >= 2 * BULK_BYTES and not list(folder.iterdir())
 
 
 def test_a_false_content_is_told_and_the_session_goes_on(guest: TestGuest) -> None:

@@ -49,10 +49,10 @@ def test_the_shape_that_has_not_come_for_longest_makes_way(monkeypatch, scored):
     assert len(scored) == 18
 
 
-def test_a_pool_of_sixty_thousand_nodes_keeps_the_scores_of_hundreds_of_shapes():
+def test_a_pool_of_sixty_thousand_nodes_keeps_the_scores_of_a_clusters_shapes():
     """A cluster's trace has 138 shapes of at most one device; each of them costs 24 bytes for every node."""
     rows = 62_120
-    assert rows * 24 * 300 < placer.SCORES_BYTES < 2**30
+    assert rows * 24 * 138 < placer.SCORES_BYTES < 2**29
 
 
 @pytest.mark.parametrize("policy", ["fgd", "dgsf", "best_fit"])

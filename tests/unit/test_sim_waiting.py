@@ -183,3 +183,13 @@ def test_what_a_call_waited_each_time_adds_up():
     run.run()
     down_s = run.done_s[1] - 6 - 50 - 100
     assert down_s > 0 and run.wait_s[1] == pytest.approx(6 + down_s)
+
+
+def test_who_comes_later_does_not_wait_for_what_was_only_guessed():
+    clocks = FairClock(tenants=2, functions=1)
+    clocks.comes(0)
+    charged = [clocks.starts(0, 0, devices=1.0) for _ in range(100)]
+    for each in charged:
+        clocks.stops(0, each, used=0.01)
+    clocks.comes(1)
+    assert clocks.clock[1] <= clocks.clock[0] + 1e-9

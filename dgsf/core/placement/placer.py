@@ -23,7 +23,7 @@ from dgsf.core.placement.refusing import refusal
 
 NEVER = -np.inf
 SHAPES = 4096  # kept at most,
-SCORES_BYTES = 2**29  # and no more than so much memory: shapes have 24 bytes for every row, 62,120 rows 1.5 MB
+SCORES_BYTES = 2**28  # and no more than so much memory: shapes have 24 bytes for every row, 62,120 rows 1.5 MB
 FEW = 64  # devices with the weights of a request; where there are more, its function's scores are kept too
 BLOCK = 4096  # rows that are scored at once: what is computed for them stays in the processor's caches
 RANK_STEP = 1e9  # a preferred type wins over any score

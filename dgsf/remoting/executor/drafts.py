@@ -1,12 +1,14 @@
 """A content on its way in: hashed as its bytes come, and written straight to a file that has no name yet.
 
 So it needs no memory beside that file, and is there a moment after its last byte.  Where no file can be had, or the
-place for files is full, what has come so far and what follows is kept in memory instead.
+place for files is full, what has come so far and what follows is kept in memory instead.  The file is locked as long as
+this process lives: one without a lock is nobody's, and the device server removes it.
 """
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import secrets
 
@@ -104,6 +106,7 @@ def _new_file(path: str) -> int | None:
         file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
     except OSError:
         return None
+    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     os.fchmod(file, 0o444)
     return file
 
@@ -111,4 +114,7 @@ def _new_file(path: str) -> int | None:
 def _read_back(file: int, target: memoryview) -> None:
     place = 0
     while place < len(target):
-        place += os.preadv(file, [target[place:]], place)
+        count = os.preadv(file, [target[place:]], place)
+        if not count:
+            raise OSError("a content was cut short")
+        place += count

@@ -71,7 +71,7 @@ class DefaultGenerator(torch._C.Generator):
 
     def get_state(self) -> torch.Tensor:
         if bound.stream is None:
-            return torch.empty(0, dtype=torch.uint8)
+            return state_of(self._seed)
         return bound.stream.rng_state()
 
     def set_state(self, state: torch.Tensor) -> DefaultGenerator:

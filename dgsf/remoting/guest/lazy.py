@@ -85,8 +85,8 @@ class LazyStream:
 
     def rng_state(self) -> torch.Tensor:
         """Of a device that is not there yet its seed; torch asks this of every device, also for CPU code."""
-        with self._lock:
-            return state_of(self._seed) if self.real is None else self.real.rng_state()
+        real = self.real  # without the lock: CPU code does not wait for a device that another thread opens
+        return state_of(self._seed) if real is None else real.rng_state()
 
     def set_rng_state(self, state: torch.Tensor) -> None:
         seed = seed_alone(state)
