@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 from pathlib import Path
 
@@ -187,6 +188,17 @@ def test_a_full_disk_leaves_the_session_its_own_copy(tmp_path: Path) -> None:
     data = torch.ones(16, dtype=torch.uint8)
     digest = digest_of(bytes(data.numpy()))
     publish(contents, digest, data)
+    assert torch.equal(contents.find(digest, 16), data)
+
+
+def test_a_file_whose_lock_another_has_is_left_to_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def taken(*_: object) -> None:
+        raise BlockingIOError
+
+    monkeypatch.setattr(fcntl, "flock", taken)
+    contents, data = Contents(str(tmp_path)), torch.arange(16, dtype=torch.uint8)
+    digest = digest_of(bytes(data.numpy()))
+    assert publish(contents, digest, data)
     assert torch.equal(contents.find(digest, 16), data)
 
 

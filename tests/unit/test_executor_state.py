@@ -110,8 +110,9 @@ def test_half_a_content_is_nobodys_once_its_executor_is_gone(connect, executors,
     assert guest.answer(0)[0] == Status.NEED
     guest.send([Record.SUPPLY, digest, len(data), 1])
     guest.bulk(1, data[: 2 * BULK_BYTES])
-    while not (found := list(folder.iterdir())) or found[0].stat().st_size < 2 * BULK_BYTES:
-        pass
+    deadline = time.monotonic() + 30
+    while sum(path.stat().st_size for path in folder.iterdir()) < 2 * BULK_BYTES:
+        assert time.monotonic() < deadline
     assert keeper.sweep() == 0
     executors.kill()
     executors.exit_code()

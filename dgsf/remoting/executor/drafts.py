@@ -106,8 +106,12 @@ def _new_file(path: str) -> int | None:
         file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
     except OSError:
         return None
-    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    os.fchmod(file, 0o444)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.fchmod(file, 0o444)
+    except OSError:  # the device server has just found it without a lock, and removes it
+        os.close(file)
+        return None
     return file
 
 
