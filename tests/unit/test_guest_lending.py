@@ -84,13 +84,25 @@ def test_memory_of_others_is_copied(uploads):
     assert is_true(uploads, digest)
 
 
-def test_what_is_sent_before_it_was_given_up_is_copied(uploads):
-    tensor = torch.randn(BIG)
+def test_what_is_asked_for_before_it_was_given_up_is_sent_from_where_it_is(uploads):
+    tensor, waits = torch.randn(BIG), []
+    place, uploads.send_all = tensor.data_ptr(), lambda: waits.append("")
     with lending([tensor.detach()]):
         digest = send(uploads, tensor)
         _, _, sent = uploads.supply(digest)
+        del tensor
+    assert address(sent) == address(uploads.contents[digest]) == place
+    assert not waits, "nobody can write to it any more"
+
+
+def test_who_keeps_what_is_under_way_gets_it_back_when_it_is_sent(uploads):
+    tensor, sent, seen = torch.randn(BIG), [], []
+    uploads.send_all = lambda: seen.append(digest_of(sent[0]))
+    with lending([tensor.detach()]):
+        digest = send(uploads, tensor)
+        sent.append(uploads.supply(digest)[2])
+    assert seen == [digest]
     tensor.zero_()
-    assert digest_of(sent) == digest
     assert is_true(uploads, digest)
 
 

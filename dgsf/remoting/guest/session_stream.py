@@ -57,6 +57,7 @@ class SessionStream:
         self._recorder = Recorder(modes.traces, freed)
         self.free = self._recorder.freed.append
         self._uploads = Uploads(by_hash=modes.known)
+        self._uploads.send_all = self._send_all
         bounds = (policy or CheckpointPolicy()) if modes.survival else None
         self._link = Survival(sock, self._recorder, self._uploads, bounds, now, reopen)
         self._pace = Pace() if modes.coalesce else None
@@ -167,6 +168,10 @@ class SessionStream:
         now = self._now()
         if self._inline_bytes >= INLINE_FLUSH_BYTES or now >= self._due:
             self._flush(now)
+
+    def _send_all(self) -> None:
+        with self._lock:
+            self._link.send_all()
 
     def fetch(self, handle: int) -> torch.Tensor:
         question = self._read(lambda request: [_FETCH, request, handle], bulk_size)

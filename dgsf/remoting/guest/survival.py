@@ -185,6 +185,10 @@ class Survival:
             if self._lost is None:
                 self._guarded(lambda: self.channel.bulk(number, [data]))
 
+    def send_all(self) -> None:
+        """Returns when all that is queued has been sent, or the device is lost."""
+        self._guarded(self.channel.settle)
+
     def _command(self, body: bytes) -> None:
         self.frames += 1
         self._guarded(lambda: self.channel.command(body))

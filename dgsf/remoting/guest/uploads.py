@@ -11,7 +11,7 @@ superfluous.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -39,7 +39,9 @@ class Uploads:
         self._by_hash = by_hash
         self._copies = Copies()
         self._shapes: dict[bytes, Shape] = {}
+        self.send_all: Callable[[], None] = lambda: None  # returns when nothing of ours waits to be sent
         self._borrowed: dict[bytes, torch.Tensor] = {}  # whose owner has not yet given it up
+        self._under_way: set[bytes] = set()  # of those: on their way from where their owner has them
         self._unsure: set[bytes] = set()  # were borrowed: another thread may have changed them after they were named
         self._latest: dict[Shape, bytes] = {}  # what was named last of each size
         self._missed: dict[Shape, int] = {}  # size -> answers seen when it was first needed
@@ -63,7 +65,7 @@ class Uploads:
     def supply(self, digest: bytes) -> tuple[list[Any], int, memoryview]:
         """The record and bytes of a content that the executor needs."""
         if digest in self._borrowed:
-            self._own(digest)  # it may be sent later than its owner lets us use it
+            self._under_way.add(digest)
         data = self.contents.get(digest)
         if data is None:
             raise UsageError(f"the device asks for content {digest.hex()[:16]} that this session never named")
@@ -124,12 +126,17 @@ class Uploads:
         return [_KNOWN, handle, shape[0], shape[1], data.nbytes, digest]
 
     def settle(self) -> None:
-        """The owners have given up what they would: what somebody still holds is copied."""
+        """The owners have given up what they would: what somebody still holds is copied, and sent if it is under way."""
+        under_way, self._under_way = self._under_way, set()
+        kept = []
         for digest, tensor in list(self._borrowed.items()):  # another thread may be borrowing more
             if lending.is_held(tensor):
+                kept.append(digest)
                 self._own(digest)
             else:
                 self._borrowed.pop(digest, None)
+        if not under_way.isdisjoint(kept):
+            self.send_all()  # from now on their owner may write to them
 
     def _borrow(self, tensor: torch.Tensor) -> bytes | None:
         """Takes the bytes where they are, if their owner lends them: their hash."""
