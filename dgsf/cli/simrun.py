@@ -6,7 +6,6 @@ It reads files and draws; nothing is simulated here, and nothing is shown but wh
 from __future__ import annotations
 
 import dataclasses
-from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from dgsf.core.placement import Speeds
     from dgsf.core.placement.consolidate import MoveRules
     from dgsf.sim.experiment import Experiment
+    from dgsf.sim.pools import PoolSpec
     from dgsf.sim.workload import FunctionSpec, Workload
 
 FABRIC_MIB_PER_S = 1200.0
@@ -146,22 +146,22 @@ def refuse_what_nobody_uses(options: Options, wanted: Experiment) -> None:
     """Speeds of functions or types that are not there, and moves where nothing can move."""
     kinds = wanted.workload(options.seed).functions
     if options.speeds is not None:
-        types = {node.type.lower() for node in wanted.pool.nodes if node.devices}
-        _check_speeds(options.speeds, [kind.name for kind in kinds], types)
+        _check_speeds(options.speeds, [kind.name for kind in kinds], wanted.pool)
     if options.moves:
         _check_movers(kinds, wanted.policies)
 
 
-def _check_speeds(file: Path, functions: list[str], types: set[str]) -> None:
-    """A table says how types compare for a function: it counts where it has two of the pool's for one of the run's."""
-    from dgsf.speedtable import read_table
+def _check_speeds(file: Path, functions: list[str], pool: PoolSpec) -> None:
+    """A table counts where it has a type of the pool, beside the one that sets the level, for a function of the run."""
+    from dgsf.sim.truespeeds import level_of
 
-    table = read_table(file, "--speeds")
-    known = Counter(function for function, type_ in table if type_.lower() in types)
-    if max((known[name] for name in functions), default=0) > 1:
+    assert pool.speeds is not None
+    types = {node.type.lower() for node in pool.nodes if node.devices}
+    tables = [table for name in functions if (table := pool.speeds.stated(name))]
+    if any(types.intersection(table) - {level_of(table, pool)} for table in tables):
         return
-    if any(name in functions for name, _ in table):
-        told = f"it compares no two types of this pool ({', '.join(sorted(types))}) for a function of this run"
+    if tables:
+        told = f"it compares no type of this pool ({', '.join(sorted(types))}) with another for a function of this run"
     else:
         some = ", ".join(functions[:3]) + (", ..." if len(functions) > 3 else "")
         told = f"it has none of the functions of this run ({some})"

@@ -20,6 +20,7 @@ from dgsf.core.placement.slices import Conspirator
 from dgsf.sim.instance import Instance
 from dgsf.sim.pools import Node, PoolSpec
 from dgsf.sim.resident import DrawnPlacer, Resident
+from dgsf.sim.truespeeds import true_speeds
 from dgsf.sim.workload import FunctionSpec
 
 WHOLE = 1000
@@ -88,7 +89,7 @@ class Machine:
         self.healthy = Counter(self.types)
         self._price_per_s = [spec.figures(view.type).price_per_h / 3600 for view in views]
         self._types = [name for name, _ in self.pool.names]
-        self._declared = np.array([spec.figures(type_).speed for type_ in self._types], dtype=np.float64)
+        self._declared = [spec.figures(type_).speed for type_ in self._types]
         self._model_of_row = self.pool.model.tolist()
         self._speed_of: dict[str, list[float]] = {}  # function: on each model
         self.learns = len(self._types) > 1  # what runs took on each type may matter
@@ -220,8 +221,10 @@ class Machine:
             return 1.0
         speeds = self._speed_of.get(request.function)
         if speeds is None:
-            known = self._speeds.of(request.function, self._types, self._declared) if self._speeds else self._declared
-            speeds = self._speed_of[request.function] = known.tolist()
+            table = true_speeds(self._speeds.stated(request.function), self._spec) if self._speeds else {}
+            declared = zip(self._types, self._declared, strict=True)
+            speeds = [table.get(type_.lower(), speed) for type_, speed in declared]
+            self._speed_of[request.function] = speeds
         return float(speeds[self._model_of_row[placement.row]])
 
     def _meter(self, now: float) -> None:

@@ -60,6 +60,10 @@ class Speeds:
         """Whether more may be known of the function than devices declare: one type alone compares with nothing."""
         return len(self._stated.get(function) or self._runs.get(function) or ()) > 1
 
+    def stated(self, function: str) -> Mapping[str, float]:
+        """What the table says of it, by type in lower case."""
+        return self._stated.get(function, {})
+
     def of(self, function: str, types: Sequence[str], declared: Floats) -> Floats:
         """Its speed on devices of these types, at the level of the speeds that they declare."""
         names = [type_.lower() for type_ in types]
