@@ -27,6 +27,7 @@ from dgsf.sim.progress import Progress, Steps
 from dgsf.sim.rules import Rules
 from dgsf.sim.sharing import Sharing, contended
 from dgsf.sim.timeline import Timeline
+from dgsf.sim.useless import mix_of
 from dgsf.sim.waiting import Waiting
 from dgsf.sim.warming import Warming
 from dgsf.sim.workload import Workload
@@ -39,15 +40,16 @@ class Simulator:
         self.workload = workload
         self.rules = rules
         self.policy = policy
-        self.machine = Machine(spec, policy, rules.seed)
-        self.now = self._next_arrival = 0.0
         requests = _requests(workload, rules)
+        self.machine = Machine(spec, policy, rules.seed, mix_of(workload, requests))
+        self.now = self._next_arrival = 0.0
         self.agenda = Agenda()
         self.fleet = Fleet(workload.functions, requests, self.machine, rules, self.agenda)
         self.failures = Failures(rules, self.machine, self.agenda)
         self._fair = FairClock(len(workload.tenants), len(workload.functions)) if rules.fair else None
         self._waiting = self._nobody_waits()
         self._queued_at: dict[int, float] = {}  # calls that wait: since when
+        self._waited_s, self._waited_at = 0.0, 0.0  # of all calls that have waited or do, until then
         warming = Warming(workload, requests, rules, self.machine) if rules.learned else None
         self._warming = warming
         self.keeping = Keeping(warming, self.fleet, self.agenda, self._waiting.queues) if warming else None
@@ -57,7 +59,7 @@ class Simulator:
         self._running = 0
         self._copying = 0  # places that are held until a move is done
         self._progress = Steps(None, workload.calls)
-        self.timeline = Timeline(workload, requests)
+        self.timeline = Timeline(workload)
         self.wait_s = array("d", bytes(8 * workload.calls))  # not a number: never started
         self.done_s = array("d", bytes(8 * workload.calls))  # arrival to end; negative: never ran
         self.tenant_s = [0.0] * len(workload.tenants)
@@ -159,6 +161,7 @@ class Simulator:
         self._start(item, call, load_s)
 
     def _queue(self, call: int) -> None:
+        self._meter_waiting()
         self._waiting.add(call)
         self._queued_at[call] = self.now
         if self._fair is not None:
@@ -166,6 +169,7 @@ class Simulator:
 
     def _next(self, function: int) -> int:
         """Its oldest call waits no longer."""
+        self._meter_waiting()
         call = self._waiting.take(function)
         self.wait_s[call] += self.now - self._queued_at.pop(call)
         if self._fair is not None:
@@ -284,6 +288,13 @@ class Simulator:
     def waiting(self) -> int:
         return self._waiting.count
 
+    def _meter_waiting(self) -> None:
+        self._waited_s, self._waited_at = self.waited_until(self.now), self.now
+
+    def waited_until(self, now: float) -> float:
+        """Calls x seconds from the start; nobody has come or gone since the last meter."""
+        return self._waited_s + self._waiting.count * (now - self._waited_at)
+
     # --- what becomes of instances ------------------------------------------------------------
     def _expire(self, item: Instance, at: float) -> None:
         if self.fleet.expire(item, at):
@@ -303,7 +314,7 @@ class Simulator:
 
     def _fail(self, device: int) -> None:
         """Its instances are gone; their calls wait again, as old as they are."""
-        self.failures.failed(device)
+        self.failures.failed(device, self.now)
         for item in list(self.fleet.on.get(device, ())):
             call = item.call
             if call >= 0:

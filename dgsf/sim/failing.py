@@ -32,10 +32,10 @@ class Failures:
             for device in range(machine.devices):
                 self._fails_later(device, 0.0)
 
-    def failed(self, device: int) -> None:
+    def failed(self, device: int, now: float) -> None:
         """From now on, until it is repaired."""
         self.down += 1
-        self._machine.set_health(device, False)
+        self._machine.set_health(device, False, now)
 
     def repair_later(self, device: int, now: float) -> None:
         self._agenda.add(now + self._random.expovariate(1 / self._rules.mttr_s), REPAIR, device)
@@ -43,7 +43,7 @@ class Failures:
     def repaired(self, device: int, now: float) -> None:
         self.down -= 1
         self.vain += 1
-        self._machine.set_health(device, True)
+        self._machine.set_health(device, True, now)
         self._fails_later(device, now)
 
     def may_help(self) -> bool:

@@ -21,6 +21,7 @@ from dgsf.sim.instance import Instance
 from dgsf.sim.pools import Node, PoolSpec
 from dgsf.sim.resident import DrawnPlacer, Resident
 from dgsf.sim.truespeeds import true_speeds
+from dgsf.sim.useless import Mix, Useless
 from dgsf.sim.workload import FunctionSpec
 
 WHOLE = 1000
@@ -71,10 +72,12 @@ def request_of(spec: FunctionSpec, tenant: str, *, exclusive: bool, duration_s: 
 class Machine:
     """Devices, what is booked on them, and the meters."""
 
-    def __init__(self, spec: PoolSpec, policy: str, seed: int) -> None:
+    def __init__(self, spec: PoolSpec, policy: str, seed: int, mix: Mix = ()) -> None:
+        """`mix`: what calls ask for, by which room counts as useless."""
         views = device_views(spec)
         self._nodes = [node_view(node) for node in spec.nodes]
         self.pool = Pool.of(views, self._nodes)
+        self.useless = Useless(self.pool, mix)
         self._speeds = spec.speeds
         self._policy = make_policy(policy, spec.speeds)
         self._residency = Resident(self.pool)
@@ -131,6 +134,7 @@ class Machine:
 
     def book(self, function: int, request: Request, found: Placement, now: float) -> Instance:
         ends_at = now + request.duration_s if request.duration_s else 0.0
+        self.useless.changes(found.row, now)
         taken = self.pool.take(request, found, ends_at)
         item = Instance(function, request, taken, self._speed(request, taken), ends_at)
         self._hold(item, now)
@@ -172,6 +176,7 @@ class Machine:
         old = Instance(item.function, item.request, item.placement, item.speed, now + copy_s)
         self.pool.expect_instead(old.placement, item.ends_at, old.ends_at)
         item.ends_at += pause_s if item.ends_at else 0.0
+        self.useless.changes(to.row, now)
         item.settle(self.pool.take(item.request, to, item.ends_at))
         self._hold(item, now)
         self._residency.came(item)
@@ -188,6 +193,7 @@ class Machine:
 
     def free(self, item: Instance, now: float) -> None:
         self._meter(now)
+        self.useless.changes(item.row, now)
         self.booked += self._left(item)
         self.pool.give_back(item.request, item.placement, item.ends_at)
         self.booked -= self._left(item)
@@ -203,7 +209,8 @@ class Machine:
         """What its devices have left; a slice is freed only by its last task, so the difference is what was freed."""
         return sum(int(self.pool.left[item.row, column]) for column in item.placement.columns)
 
-    def set_health(self, device: int, healthy: bool) -> None:
+    def set_health(self, device: int, healthy: bool, now: float = 0.0) -> None:
+        self.useless.changes(self.pool.where[device][0], now)
         self.pool.set_health(device, healthy)
         self.healthy[self.types[device]] += 1 if healthy else -1
         if not healthy:
@@ -236,24 +243,10 @@ class Machine:
         self.cost += self._rate * passed
         self._at = now
 
+    def booked_until(self, now: float) -> float:
+        """Thousandths x seconds from the start; nothing has changed since the last meter."""
+        return self.booked_s + self.booked * (now - self._at)
+
     def close(self, now: float) -> None:
         """Brings the meters up to date."""
         self._meter(now)
-
-    # --- looking ------------------------------------------------------------------------------
-    def fragmentation(self, shapes: list[tuple[Request, float]]) -> float:
-        """The part of all devices that is free, but that a call of this mix on average cannot use; weights add to 1."""
-        room = self.pool.room
-        free = room.sum(axis=1)
-        useless = 0.0
-        for request, weight in shapes:
-            need = request.share or WHOLE
-            usable = room >= need
-            if request.memory_bytes:
-                usable &= self.pool.memory >= request.memory_bytes
-            rows = usable.sum(axis=1) >= max(1, request.devices)
-            rows &= (self.pool.cpu >= request.cpu_milli) & (self.pool.host_memory >= request.host_memory)
-            rows &= self.pool.rank(request.types) >= 0
-            fit = np.where(rows, np.where(usable, room, 0).sum(axis=1), 0)
-            useless += weight * float((free - fit).sum())
-        return useless / (self.devices * WHOLE)

@@ -49,7 +49,7 @@ class Result:
     moves: float
     twice_gpu_hours: float  # held at both ends of a move
     wait_curve_s: tuple[float, ...]  # percentiles 0 to 100 of the queueing delay
-    at_s: tuple[float, ...]  # samples over time
+    at_s: tuple[float, ...]  # moments, evenly apart; what follows are means from each to the next
     allocated: tuple[float, ...]
     fragmented: tuple[float, ...]
     waiting: tuple[float, ...]
@@ -99,12 +99,12 @@ def summarise(run: Simulator) -> Result:
         at_s=tuple(timeline.at_s),
         allocated=tuple(timeline.allocated),
         fragmented=tuple(timeline.fragmented),
-        waiting=tuple(float(count) for count in timeline.waiting),
+        waiting=tuple(timeline.waiting),
     )
 
 
 def mean_of(results: Sequence[Result]) -> Result:
-    """The mean of every figure over runs of one policy; samples over time are those of the first."""
+    """The mean of every figure over runs of one policy; curves over time are those of the first."""
     first = results[0]
     if len(results) == 1:
         return first
@@ -133,7 +133,7 @@ def jain(values: Sequence[float]) -> float:
 
 
 def _mean_over_time(at_s: Sequence[float], values: Sequence[float]) -> float:
-    """Each value counts until the next sample."""
+    """Each value is the mean until the next."""
     span = at_s[-1] - at_s[0]
     if span <= 0:
         return values[-1]

@@ -1,80 +1,71 @@
-"""Samples of a run over time: how much is allocated, how much is free but useless, how many calls wait.
+"""A run over time: how much is allocated, how much is free but useless, how many calls wait.
 
-They are evenly apart and go from the start to the end of the run, which nobody knows beforehand: whenever there are too
-many, every other one is dropped.  So there is little to do, however many events there are.
+Each value is the mean from its moment to the next one, so nothing is missed, however short it is or in whichever rhythm
+it comes.  Moments are evenly apart and go from the start to the end of the run, which nobody knows beforehand: whenever
+there are too many, every two become one.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from operator import add
 from typing import TYPE_CHECKING
 
-from dgsf.core.placement import Request
 from dgsf.sim.workload import Workload
 
 if TYPE_CHECKING:
     from dgsf.sim.engine import Simulator
 
 SAMPLES = 100  # and up to twice as many
-SHAPES = 32  # the most called, which stand for all
 _SHORTEST_S = 1e-6  # of all runs
 
 
 class Timeline:
-    """A hundred or two looks at the pool, evenly over time."""
+    """A hundred or two means, evenly over time; the last value is what is left at the end."""
 
-    def __init__(self, workload: Workload, requests: list[Request]) -> None:
+    def __init__(self, workload: Workload) -> None:
         ends_s = max(map(add, workload.arrival_s, workload.run_s), default=0.0)  # if no call waits
         self._step_s = max(_SHORTEST_S, ends_s) / SAMPLES
-        self._shapes = _popular(workload, requests)
-        self.next_s = 0.0  # when to look again
+        self._since_s = 0.0
+        self._before = (0.0, 0.0, 0.0)  # what had added up by then
+        self.next_s = self._step_s  # until when the present mean goes
         self.at_s: list[float] = []
         self.allocated: list[float] = []
         self.fragmented: list[float] = []
-        self.waiting: list[int] = []
+        self.waiting: list[float] = []
 
     def reach(self, at_s: float, run: Simulator) -> None:
-        """Nothing more changes before `at_s`: looks at all moments until then."""
-        if self.next_s >= at_s:
-            return
-        seen = self._seen(run)
+        """Nothing more changes before `at_s`: all means that end before are known."""
         while self.next_s < at_s:
-            self._add(self.next_s, *seen)
+            self._end(self.next_s, run)
             if len(self.at_s) == 2 * SAMPLES:
                 self._thin()
-            self.next_s = len(self.at_s) * self._step_s
+            self.next_s = (len(self.at_s) + 1) * self._step_s
 
     def close(self, run: Simulator) -> None:
-        """The run has ended; the last sample is what is left then."""
+        """The run has ended."""
         self.reach(run.now, run)
-        self._add(run.now, *self._seen(run))
-
-    def _seen(self, run: Simulator) -> tuple[float, float, int]:
+        if run.now > self._since_s:
+            self._end(run.now, run)
         machine = run.machine
-        return machine.booked / (1000 * machine.devices), machine.fragmentation(self._shapes), run.waiting
+        self._add(run.now, machine.booked, machine.useless.now(), run.waiting, machine.devices)
 
-    def _add(self, at_s: float, allocated: float, fragmented: float, waiting: int) -> None:
+    def _end(self, at_s: float, run: Simulator) -> None:
+        """The present mean goes until here."""
+        machine = run.machine
+        totals = (machine.booked_until(at_s), machine.useless.until(at_s), run.waited_until(at_s))
+        lasted = at_s - self._since_s
+        booked, useless, waiting = ((now - then) / lasted for now, then in zip(totals, self._before, strict=True))
+        self._add(self._since_s, booked, useless, waiting, machine.devices)
+        self._since_s, self._before = at_s, totals
+
+    def _add(self, at_s: float, booked: float, useless: float, waiting: float, devices: int) -> None:
         self.at_s.append(at_s)
-        self.allocated.append(allocated)
-        self.fragmented.append(fragmented)
+        self.allocated.append(booked / (1000 * devices))
+        self.fragmented.append(useless / (1000 * devices))
         self.waiting.append(waiting)
 
     def _thin(self) -> None:
         self._step_s *= 2
-        for samples in (self.at_s, self.allocated, self.fragmented, self.waiting):
-            del samples[1::2]
-
-
-def _popular(workload: Workload, requests: list[Request]) -> list[tuple[Request, float]]:
-    """One request of each of the most called shapes that need a device, with its part of their calls."""
-    by_shape: dict[object, Request] = {}
-    counts: Counter[object] = Counter()
-    for function, calls in sorted(Counter(workload.function).items()):
-        request = requests[function]
-        if request.devices or request.share:
-            by_shape.setdefault(request.shape, request)
-            counts[request.shape] += calls
-    popular = counts.most_common(SHAPES)
-    total = sum(calls for _, calls in popular)
-    return [(by_shape[shape], calls / total) for shape, calls in popular]
+        del self.at_s[1::2]
+        for means in (self.allocated, self.fragmented, self.waiting):
+            means[:] = [(first + second) / 2 for first, second in zip(means[::2], means[1::2], strict=True)]
