@@ -22,7 +22,8 @@ from dgsf.sim.rules import Rules
 from dgsf.sim.workload import Workload
 
 # as in `proxy.keeping`:
-LOOK_S = 0.5
+LOOK_S = 0.5  # sums of which are exact
+ROUNDED = 1e-6  # of a look: other times are not
 LONGEST_S = 3600.0  # nobody stays idle for longer
 AHEAD_AT_ONCE = 2
 AHEAD_PAUSE_S = 1.0
@@ -81,7 +82,7 @@ class Warming:
         """
         if not self._quiet or math.isinf(next_event):
             return LOOK_S
-        quiet = (self._warmth.quiet_until() - now) // LOOK_S - 1  # one less: times are rounded
+        quiet = math.ceil((self._warmth.quiet_until() - now) / LOOK_S - ROUNDED)
         return LOOK_S * max(1.0, min(quiet, math.ceil((next_event - now) / LOOK_S) - 1))
 
     def _next(self, starts: list[Start], there: set[int], now: float, *, busy: bool) -> Start | None:
