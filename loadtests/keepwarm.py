@@ -26,7 +26,7 @@ from dgsf.cli.output import json_option, show_json, show_rows
 from dgsf.config import load_settings
 from dgsf.core.keepwarm import Budget
 from dgsf.sim.synthetic import Synthetic, draw
-from dgsf.sim.traces import GENAI_SHARE, read_trace
+from dgsf.sim.traces import read_trace
 from dgsf.sim.warmbound import fewest_cold
 from dgsf.sim.warmpool import Count, Keeper, Shape, WarmCall, WarmPool, replay
 from dgsf.sim.warmrules import FixedIdle, GreedyDual, Histogram, LeastRecent, Ours
@@ -36,7 +36,7 @@ FIXED_S = 60.0
 LEARN = 0.3  # of the calls
 HISTOGRAM_RANGES_S = (30.0, 45.0, 60.0, 90.0, 120.0, 180.0, 300.0, 600.0)
 SLOTS = (1, 2, 4, 8, 12)
-RUNS = 1000 // GENAI_SHARE
+RUNS = 4  # of the eight that a device holds
 LOADS_S = (0.0, 2.0, 15.0, 30.0)
 FIRST_CALLS = {"genai": None, "azure": 4_000, "bursts": None}  # of a trace; None: all
 BURSTS = Synthetic(calls=6_000, rate_per_s=5.0, burst=10.0, burst_s=20.0)  # 100 run at once in a burst

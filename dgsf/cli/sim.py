@@ -103,7 +103,8 @@ Dates and times are written like 2024-01-31 13:45:00; cpu_milli is 1000 per core
     help="mean run time of drawn calls, seconds",
 )
 @click.option(
-    "--share", default="100,250,500", show_default=True, help="thousandths of a device, drawn functions in turn"
+    "--share",
+    help="thousandths of a device, functions in turn (drawn: 100,250,500, genai: 125, azure: 1000)",
 )
 @click.option(
     "--weights-mib",

@@ -21,6 +21,7 @@ DRAWN = ("poisson", "bursts")
 TASKS = ("openb", "tenants")  # traces of tasks: nothing is called twice
 TRACES = ("genai", "azure", *TASKS)
 DRAWN_CALLS = 10_000
+DRAWN_SHARES = "100,250,500"
 IDLE_S = 60.0
 SHARING_DUTY = 0.5
 SHARING_INTERFERENCE = 0.05
@@ -41,7 +42,7 @@ class Options:
     functions: int
     tenants: int
     run_s: float
-    share: str
+    share: str | None
     weights_mib: float | None
     memory_mib: float | None
     duty: float | None
@@ -84,7 +85,7 @@ class _Belonging:
 
 _BELONGINGS = (
     _Belonging(
-        ("rate", "functions", "tenants", "run_s", "share"),
+        ("rate", "functions", "tenants", "run_s"),
         lambda given: given.arrivals in DRAWN,
         "drawn calls (--arrivals poisson or bursts)",
     ),
@@ -104,9 +105,10 @@ _BELONGINGS = (
     ),
     _Belonging(("tenant_per_group",), lambda given: given.arrivals == "genai", "--arrivals genai"),
     _Belonging(
-        ("weights_mib", "speeds"),
+        ("share", "weights_mib", "speeds"),
         lambda given: given.arrivals not in TASKS,
-        f"functions, which load weights and run faster on faster devices; those of {' and '.join(TASKS)} are tasks",
+        f"functions, which load weights and run faster on faster devices; those of {' and '.join(TASKS)} are tasks, "
+        "whose rows say what they take",
         "leave it out",
     ),
     _Belonging(
@@ -142,6 +144,7 @@ def settled(options: Options, given: Collection[str]) -> Options:
     return replace(
         options,
         calls=DRAWN_CALLS if options.calls is None and drawn else options.calls,
+        share=DRAWN_SHARES if options.share is None and drawn else options.share,
         idle_s=_idle_s(options),
         duty=SHARING_DUTY if options.duty is None and sharing else options.duty,
         interference=_or(options.interference, SHARING_INTERFERENCE if sharing else 0.0),

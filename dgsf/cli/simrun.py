@@ -6,6 +6,7 @@ It reads files and draws; nothing is simulated here, and nothing is shown but wh
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING
 import click
 
 from dgsf.cli.output import human_us
-from dgsf.cli.simoptions import DRAWN, Options
+from dgsf.cli.simoptions import DRAWN, TASKS, Options
 from dgsf.core.policies import DEFAULT_PLACEMENT, PLACEMENT_POLICIES
 from dgsf.errors import UsageError
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from dgsf.sim.workload import FunctionSpec, Workload
 
 FABRIC_MIB_PER_S = 1200.0
+_SHARE = re.compile(r"0*[0-9]{1,4}")
 MIB_PER_S = 2**20 / 1e6  # in bytes per µs
 
 
@@ -82,17 +84,20 @@ def _workload(options: Options, changes: dict[str, float]) -> Callable[[int], Wo
 
     wanted = Synthetic(
         calls=options.calls or 0, rate_per_s=options.rate, functions=options.functions, tenants=options.tenants,
-        mean_run_s=options.run_s, shares=_shares(options.share), burst_s=options.burst_s, seed=options.seed,
+        mean_run_s=options.run_s, shares=_shares(options.share or ""), burst_s=options.burst_s, seed=options.seed,
         burst=options.burst if options.arrivals == "bursts" else 1.0,
     )  # fmt: skip
     return lambda seed: draw(dataclasses.replace(wanted, seed=seed)).changed(**changes)
 
 
 def _shares(words: str) -> tuple[int, ...]:
-    try:
-        return tuple(int(word) if word.strip().isdecimal() else 0 for word in words.split(","))
-    except ValueError:  # thousands of digits
-        raise UsageError(f"--share {words!r}: write whole numbers from 1 to 1000, such as 250 or 100,250,500") from None
+    found = tuple(word.strip() for word in words.split(","))
+    if not all(_SHARE.fullmatch(word) and 1 <= int(word) <= 1000 for word in found):
+        raise UsageError(
+            f"--share {words[:40]!r}: write whole numbers from 1 to 1000, in thousandths of a device, such as 250 or "
+            "100,250,500"
+        )
+    return tuple(int(word) for word in found)
 
 
 def _trace(options: Options) -> Workload:
@@ -100,6 +105,7 @@ def _trace(options: Options) -> Workload:
 
     trace = read_trace(options.arrivals, Path(), options.trace_file, tenant_per_group=options.tenant_per_group)
     trace = trace.first(options.calls) if options.calls else trace
+    trace = trace if options.share is None else trace.sharing(_shares(options.share))
     return trace if options.speedup == 1.0 else trace.faster(options.speedup)
 
 
@@ -136,9 +142,10 @@ def _remoting(options: Options, file: Path) -> tuple[str, float, Link]:
 def facts(options: Options, wanted: Experiment) -> dict[str, object]:
     """Of the functions, what the report repeats: those that are drawn are alike in this."""
     kinds = wanted.workload(options.seed).functions
-    told = {"weights_mib": "weights_mib", "memory_mib": "work_mib", "duty": "duty"}
+    told = {"weights_mib": "weights_mib", "memory_mib": "work_mib", "duty": "duty", "share": "share"}
     found = {name: sorted({getattr(kind, field) for kind in kinds}) for name, field in told.items()}
-    return {name: values for name, values in found.items() if name != "duty" or not options.exclusive}
+    elsewhere = {"duty", "share"} if options.exclusive else {"share"} if options.arrivals in TASKS else set()
+    return {name: values for name, values in found.items() if name not in elsewhere}
 
 
 # --- what would be ignored, seen only with the calls at hand ------------------------------------

@@ -32,9 +32,9 @@ from dgsf.sim.tracefiles import (
 from dgsf.sim.workload import FunctionSpec, Workload
 
 Row = dict[str, Any]
-GENAI_SHARE = 250  # four image models share a device
+GENAI_SHARE = 125  # eight image models on a device of 80 GB, each with
 GENAI_WEIGHTS_MIB = 6_600.0  # a checkpoint of the usual size
-GENAI_WORK_MIB = 3_400.0  # and what it computes in: eight on a device of 80 GB
+GENAI_WORK_MIB = 3_400.0  # and what it computes in
 GENAI_DUTY = 0.8  # of a run, the device's part
 LLM_WEIGHTS_MIB = 14_000.0  # seven billion parameters of two bytes
 LLM_WORK_MIB = 2_000.0

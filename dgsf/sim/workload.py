@@ -7,6 +7,7 @@ Columns instead of records keep a million calls small and the simulator's inner 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
@@ -89,6 +90,11 @@ class Workload:
         if not factor > 0:
             raise UsageError(f"--speedup {factor:g}: it must be above 0")
         return replace(self, arrival_s=[at / factor for at in self.arrival_s])
+
+    def sharing(self, shares: Sequence[int]) -> Workload:
+        """The same calls; functions take these thousandths of a device in turn."""
+        functions = [replace(item, share=shares[place % len(shares)]) for place, item in enumerate(self.functions)]
+        return replace(self, functions=functions)
 
     def changed(self, **needs: float | int | tuple[str, ...]) -> Workload:
         """The same calls with some needs of every function set anew."""

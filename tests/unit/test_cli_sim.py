@@ -135,6 +135,21 @@ def test_a_trace_is_replayed_faster(sim, tmp_path):
     assert ends[0] > 60 > ends[1] > 6
 
 
+def test_image_models_are_eight_on_a_device_of_80_gb_unless_it_is_said_otherwise(sim, tmp_path):
+    """Eight shares of 125 and eight times 10,000 MiB: neither leaves room for a ninth, both for eight."""
+    rows = [f"2024-01-01 00:00:00,100,g,m{number}\n" for number in range(9)]
+    file = tmp_path / "genai.csv"
+    file.write_text("gmt_create,exec_time_seconds,groupId,checkpoint_model_version_id\n" + "".join(rows))
+    words = ("--trace-file", str(file), "--pool", "A100:1", "--duty", "0", "--json")
+    waits = []
+    for more in ((), ("--share", "100"), ("--share", "100", "--memory-mib", "0"), ("--share", "250,500")):
+        code, out, err = sim(*words, *more)
+        assert code == 0, err
+        waits.append(sum(wait > 0 for wait in json.loads(out)["results"][0]["wait_curve_s"]) > 0)
+        assert json.loads(out)["assumed"]["share"] == ("250, 500" if "250,500" in more else "100" if more else "125")
+    assert waits == [True, True, False, True]
+
+
 def test_a_table_of_speeds_is_true_of_the_runs_and_known_to_placement(sim, tmp_path):
     file = tmp_path / "speeds.json"
     words = ("--pool", "T4:16,A100:16", "--functions", "2", "--policy", "gavel,best_fit", "--json")
@@ -297,6 +312,9 @@ def test_a_folder_that_does_not_exist_is_told_before_matplotlib_is_asked_for(sim
         (["--keep-warm", "fixed:0"], "a number of seconds from 0.05 to 86400"),
         (["--keep-warm", "learned", "--idle-s", "5"], "--idle-s would be ignored: --keep-warm"),
         (["--share", "2000"], "1 to 1000"),
+        (["--share", "100,"], "1 to 1000"),
+        (["--share", "٣"], "1 to 1000"),
+        (["--arrivals", "tenants", "--share", "100"], "--share would be ignored: it belongs to functions"),
         (["--share", "1_0"], "1 to 1000"),
         (["--rate", "-1"], "'--rate': -1.0 is not in the range"),
         (["--rate", "1e-308"], "'--rate': 1e-308 is not in the range"),
