@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dgsf.core.placement import Placement, Refusal, Request
 from dgsf.sim.agenda import EXPIRE, Agenda
 from dgsf.sim.deadlines import Due
+from dgsf.sim.hostcache import HostCache
 from dgsf.sim.idling import Idling
 from dgsf.sim.instance import Instance
 from dgsf.sim.machine import Machine
@@ -45,7 +46,7 @@ class Fleet:
         self.shapes = [numbers.setdefault(self._shape(each), len(numbers)) for each in requests]  # of functions
         self._refused: dict[int, int] = {}  # shape: `freed` when it was refused
         self._why: dict[int, Refusal] = {}  # shape: its last refusal
-        self._cached: set[tuple[int, int]] = set()  # (row, function): weights in the node's memory
+        self._hosts: dict[int, HostCache] = {}  # by row: what is in the node's memory
 
     def _shape(self, request: Request) -> object:
         """Requests of one shape find room or find none alike; a tenant's own slices are no room for others."""
@@ -133,10 +134,15 @@ class Fleet:
         spec = self._functions[item.function]
         if not spec.weights_mib:
             return self._rules.start_s
-        key = (item.row, item.function)
-        speed = self._rules.host_mib_per_s if key in self._cached else self._rules.network_mib_per_s
-        self._cached.add(key)
+        near = self._host(item.row).load(item.function, spec.weights_mib)
+        speed = self._rules.host_mib_per_s if near else self._rules.network_mib_per_s
         return self._rules.start_s + spec.weights_mib / speed
+
+    def _host(self, row: int) -> HostCache:
+        host = self._hosts.get(row)
+        if host is None:
+            host = self._hosts[row] = HostCache(self.machine.host_mib(row))
+        return host
 
     # --- idle ---------------------------------------------------------------------------------
     def rest(self, item: Instance, now: float) -> None:

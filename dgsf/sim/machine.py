@@ -118,6 +118,10 @@ class Machine:
         self._residency.refresh(request.weights, now)
         return self._placer.place(request)
 
+    def host_mib(self, row: int) -> float:
+        """The memory of the node of this row."""
+        return float(self.pool.host_size[row]) / _MIB
+
     def opens(self, found: Placement) -> bool:
         """Whether it would be the first on a device."""
         return any(self._held[device] == 0 for device in found.devices)

@@ -23,7 +23,7 @@ class Rules:
     learned: bool = False  # instead, what stays is learned, for no more device time than `idle_s` would cost
     start_s: float = 0.01  # a fork of the zygote
     network_mib_per_s: float = 1_200.0  # weights come over the network the first time
-    host_mib_per_s: float = 12_000.0  # and from the node's own memory after that
+    host_mib_per_s: float = 12_000.0  # and from the node's own memory after that, while they are there
     mtbf_h: float = 0.0  # mean time between failures of one device; 0: none fails
     mttr_s: float = 600.0  # mean time to repair
     interference: float = 0.0  # slow-down by each other call that runs on the same device

@@ -11,7 +11,7 @@ from dgsf.core.placement import Refusal
 from dgsf.sim.engine import Simulator
 from dgsf.sim.experiment import Experiment, run_experiment, sharing_against_exclusive
 from dgsf.sim.machine import Machine, request_of
-from dgsf.sim.pools import parse_pool
+from dgsf.sim.pools import parse_pool, read_pool
 from dgsf.sim.result import jain, summarise
 from dgsf.sim.rules import Rules
 from dgsf.sim.synthetic import Synthetic, draw
@@ -121,6 +121,17 @@ def test_weights_come_over_the_network_once_and_then_from_the_node():
     heavy = [FunctionSpec("f", weights_mib=1200.0)]
     found = simulate(workload((0, 0, 1), (100, 0, 1), functions=heavy), idle_s=1.0)
     assert found.done_mean_s == pytest.approx((1 + 1.0 + 1 + 0.1) / 2)
+
+
+def test_weights_come_over_the_network_again_when_the_nodes_memory_could_not_keep_them(tmp_path):
+    """A node of 250 MiB keeps the last two of three that have 100, and none of 300."""
+    (tmp_path / "nodes.csv").write_text("sn,cpu_milli,memory_mib,gpu,model\nn,1000,250,1,T4\n")
+    kinds = [FunctionSpec(f"f{number}", weights_mib=100.0 if number < 3 else 300.0) for number in range(4)]
+    order = [0, 1, 0, 2, 0, 1, 3, 3, 1]
+    calls = workload(*((10.0 * place, number, 1.0) for place, number in enumerate(order)), functions=kinds)
+    rules = Rules(start_s=0.0, idle_s=0.0, network_mib_per_s=100.0, host_mib_per_s=1000.0)
+    run = Simulator(calls, read_pool(tmp_path / "nodes.csv"), "best_fit", rules).run()
+    assert list(run.done_s) == pytest.approx([2, 2, 1.1, 2, 1.1, 2, 4, 4, 1.1])
 
 
 def test_a_function_returns_to_the_device_where_its_weights_lately_were():
