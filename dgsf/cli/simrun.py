@@ -15,6 +15,7 @@ import click
 
 from dgsf.cli.output import human_us
 from dgsf.cli.simoptions import DRAWN, TASKS, Options
+from dgsf.cli.simshow import reading
 from dgsf.core.policies import DEFAULT_PLACEMENT, PLACEMENT_POLICIES
 from dgsf.errors import UsageError
 
@@ -101,10 +102,12 @@ def _shares(words: str) -> tuple[int, ...]:
 
 
 def _trace(options: Options) -> Workload:
-    from dgsf.sim.traces import read_trace
+    from dgsf.sim.traces import Source, read_source
 
-    trace = read_trace(options.arrivals, Path(), options.trace_file, tenant_per_group=options.tenant_per_group)
-    trace = trace.first(options.calls) if options.calls else trace
+    assert options.trace_file is not None
+    with reading(options.trace_file) as tell:
+        source = Source(options.trace_file, options.calls, options.tenant_per_group, tell)
+        trace = read_source(options.arrivals, source)
     trace = trace if options.share is None else trace.sharing(_shares(options.share))
     return trace if options.speedup == 1.0 else trace.faster(options.speedup)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -102,6 +102,18 @@ def tell_assumed_types(pool: PoolSpec) -> None:
         click.echo(
             f"{', '.join(pool.assumed)}: no figures are known of these types, each counts as {stand_in}", err=True
         )
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[Callable[[int], None] | None]:
+    """How much of a file is read, on a terminal; nothing otherwise."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status(f"reading {path.name}") as status:
+        yield lambda rows: status.update(f"reading {path.name}, {rows:,} rows")
 
 
 @contextmanager

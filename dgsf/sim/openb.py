@@ -14,10 +14,10 @@ from random import Random
 
 from dgsf.core.placement import DeviceView, NodeView, Placement, Placer, Policy, Pool, Request, Workload
 from dgsf.core.placement.model import PLENTY, WHOLE
-from dgsf.errors import TraceError
 from dgsf.sim.tracefiles import (
     MOST_MIB,
     MOST_MILLI,
+    Where,
     device_type,
     device_types,
     distinct,
@@ -60,7 +60,7 @@ def read_nodes(folder: Path) -> list[OpenbNode]:
         "model": device_type,
     }
     path = published(folder / NODES_FILE)
-    return [OpenbNode(*row.values()) for row in distinct(path, numbered_rows(path, columns), "sn")]
+    return [OpenbNode(*row.values()) for row in distinct(numbered_rows(path, columns), "sn")]
 
 
 def read_tasks(folder: Path) -> list[Request]:
@@ -73,18 +73,17 @@ def read_tasks(folder: Path) -> list[Request]:
     }
     path = published(folder / TASKS_FILE)
     tasks = []
-    for line, row in numbered_rows(path, columns):
-        check_parts(path, line, row["num_gpu"], row["gpu_milli"])
+    for where, row in numbered_rows(path, columns):
+        check_parts(where, row["num_gpu"], row["gpu_milli"])
         tasks.append(_request(**row))
     return tasks
 
 
-def check_parts(path: Path, line: int, gpus: int, milli: int) -> None:
+def check_parts(where: Where, gpus: int, milli: int) -> None:
     """A task takes no device, a part of one, or whole ones; what else a row may mean is not guessed."""
     wanted = {0: "0", 1: "from 1 to 1000"}.get(gpus, "1000")
     if not (milli == 0 if gpus == 0 else milli > 0 if gpus == 1 else milli == WHOLE):
-        told = f"{milli} beside num_gpu {gpus}; it must be {wanted} then"
-        raise TraceError(f"{path}: line {line}, column 'gpu_milli': {told}")
+        raise where.wrong("gpu_milli", f"{milli} beside num_gpu {gpus}; it must be {wanted} then")
 
 
 def _request(cpu_milli: int, memory_mib: int, num_gpu: int, gpu_milli: int, gpu_spec: str) -> Request:

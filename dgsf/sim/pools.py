@@ -11,7 +11,6 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from dgsf.core.placement import Speeds
 from dgsf.errors import TraceError, UsageError
@@ -19,6 +18,7 @@ from dgsf.sim.devicetypes import STAND_IN, TYPES, DeviceType, known, of_figures,
 from dgsf.sim.tracefiles import (
     MOST_MIB,
     MOST_MILLI,
+    NumberedRow,
     device_type,
     distinct,
     is_device_type,
@@ -159,7 +159,7 @@ def read_pool(path: Path) -> PoolSpec:
     }
     nodes = [
         Node(row["sn"], row["model"] or "none", row["gpu"], row["cpu_milli"], row["memory_mib"])
-        for row in distinct(path, _named(path, numbered_rows(path, columns)), "sn")
+        for row in distinct(_named(numbered_rows(path, columns)), "sn")
     ]
     if not any(node.devices for node in nodes):
         raise TraceError(f"{path}: has no node with a device")
@@ -168,13 +168,12 @@ def read_pool(path: Path) -> PoolSpec:
     return pool
 
 
-def _named(path: Path, rows: Iterable[tuple[int, dict[str, Any]]]) -> Iterator[tuple[int, dict[str, Any]]]:
+def _named(rows: Iterable[NumberedRow]) -> Iterator[NumberedRow]:
     """The rows; devices without a type are not guessed at."""
-    for line, row in rows:
+    for where, row in rows:
         if row["gpu"] and not row["model"]:
-            told = f"is empty beside {row['gpu']} devices; name their type"
-            raise TraceError(f"{path}: line {line}, column 'model': {told}")
-        yield line, row
+            raise where.wrong("model", f"is empty beside {row['gpu']} devices; name their type")
+        yield where, row
 
 
 def load_pool(words: str) -> PoolSpec:

@@ -53,7 +53,7 @@ def read_tasks(path: Path) -> list[Task]:
     """The tasks in order of arrival."""
     columns = {"tenant": text, "arrival_s": number(), "duration_s": number(1e-6), "gpu_percent": whole(1, 100)}
     rows = numbered_rows(published(path), columns)
-    return [Task(*row.values()) for row in in_order(path, rows, "arrival_s")]
+    return [Task(*row.values()) for row in in_order(rows, "arrival_s")]
 
 
 def gpu_pool(gpus: int) -> Pool:

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from io import StringIO
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from dgsf.core.devices import HOST
 from dgsf.core.placement.model import ANY
@@ -27,6 +27,27 @@ _SHOWN = 40  # characters of a wrong cell
 _LINE_END = re.compile(r"\r\n|\r|\n")
 _WHOLE = re.compile(r"\s*[+-]?[0-9]+\s*")
 _TYPE = re.compile(r"[A-Za-z][\w.-]*", re.ASCII)
+_PACKED = {b"\x1f\x8b": "gzip", b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"\x28\xb5\x2f\xfd": "zstd", b"PK\x03\x04": "zip"}
+
+
+class Where(NamedTuple):
+    """A row's place in its file, for whoever finds a cell wrong."""
+
+    path: Path
+    first: int  # the line in which the row begins
+    cells: Sequence[str]
+    places: Mapping[str, int]  # of the columns that are read
+
+    def line(self, place: int) -> int:
+        """In which line a cell begins: those before it may have several."""
+        return self.first + sum(len(_LINE_END.findall(cell)) for cell in self.cells[:place])
+
+    def wrong(self, column: str, told: str) -> TraceError:
+        place = self.places[column]
+        return TraceError(f"{self.path}: line {self.line(place)}, column {place + 1} '{column}': {told}")
+
+
+NumberedRow = tuple[Where, dict[str, Any]]
 
 
 def read_rows(path: Path | str, columns: Readers) -> Iterator[dict[str, Any]]:
@@ -35,8 +56,8 @@ def read_rows(path: Path | str, columns: Readers) -> Iterator[dict[str, Any]]:
         yield row
 
 
-def numbered_rows(path: Path | str, columns: Readers) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The same rows with their line numbers, for callers that compare cells."""
+def numbered_rows(path: Path | str, columns: Readers) -> Iterator[NumberedRow]:
+    """The same rows with their places, for callers that compare cells."""
     path = Path(path)
     with _opened(path) as file:
         yield from _rows(path, file, columns)
@@ -59,12 +80,24 @@ def published(path: Path) -> Path:
 @contextmanager
 def _opened(path: Path) -> Iterator[Iterator[str]]:
     try:
+        _refuse_unreadable(path)
         with path.open(newline="", encoding="utf-8-sig") as file:  # some spreadsheets begin with a mark
             yield file
     except OSError as error:
         raise TraceError(f"{path}: cannot be read: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
         raise TraceError(f"{path}: {_bad_byte(path)} is not UTF-8 text; save the file as 'CSV UTF-8'") from error
+
+
+def _refuse_unreadable(path: Path) -> None:
+    """What would be read as nothing, or as wrong text: a kind is found by a first look, a mistake by another."""
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise TraceError(f"{path}: is a pipe or a device, and a trace is read more than once; write it to a file first")
+    with path.open("rb") as file:
+        begins = file.read(8)
+    for mark, name in _PACKED.items():
+        if begins.startswith(mark):
+            raise TraceError(f"{path}: is compressed ({name}), not CSV; unpack it first")
 
 
 def _bad_byte(path: Path) -> str:
@@ -83,41 +116,41 @@ def shown(cell: str) -> str:
     return repr(cell) if len(cell) <= _SHOWN else f"{cell[:_SHOWN]!r}..."
 
 
-def distinct(path: Path, rows: Iterable[tuple[int, dict[str, Any]]], column: str) -> Iterator[dict[str, Any]]:
+def distinct(rows: Iterable[NumberedRow], column: str) -> Iterator[dict[str, Any]]:
     """The rows; no two may have the same in this column."""
     lines: dict[str, int] = {}
-    for line, row in rows:
+    for where, row in rows:
+        line = where.line(where.places[column])
         before = lines.setdefault(row[column], line)
         if before != line:
-            told = f"{shown(row[column])} is in line {before} already; each must have its own"
-            raise TraceError(f"{path}: line {line}, column '{column}': {told}")
+            raise where.wrong(column, f"{shown(row[column])} is in line {before} already; each must have its own")
         yield row
 
 
-def in_order(path: Path, rows: Iterable[tuple[int, dict[str, Any]]], column: str) -> Iterator[dict[str, Any]]:
+def in_order(rows: Iterable[NumberedRow], column: str) -> Iterator[dict[str, Any]]:
     """The rows; what is in this column must not go back."""
     latest = None
-    for line, row in rows:
+    for where, row in rows:
         if latest is not None and row[column] < latest:
-            told = "is earlier than in the row before; the trace must be in order"
-            raise TraceError(f"{path}: line {line}, column '{column}': {told}")
+            raise where.wrong(column, "is earlier than in the row before; the trace must be in order")
         latest = row[column]
         yield row
 
 
-def _rows(path: Path, lines: Iterator[str], columns: Readers) -> Iterator[tuple[int, dict[str, Any]]]:
+def _rows(path: Path, lines: Iterator[str], columns: Readers) -> Iterator[NumberedRow]:
     cells = csv.reader(lines, strict=True)
     header = _header(path, cells)
     places = _places(path, header, list(columns))
-    read, before = 0, cells.line_num
+    read, first = 0, cells.line_num + 1
     try:
         for row in cells:
-            before = cells.line_num
             if row:
                 read += 1
-                yield before, _read(path, before, header, row, places, columns)
+                where = Where(path, first, row, places)
+                yield where, _read(where, header, columns)
+            first = cells.line_num + 1
     except csv.Error as error:
-        raise _not_csv(path, before + 1, error) from error
+        raise _not_csv(path, first, error) from error
     if not read:
         raise TraceError(f"{path}: line 2, column 1: expected a row below the header, found nothing")
 
@@ -173,9 +206,8 @@ def _places(path: Path, header: Sequence[str], wanted: Sequence[str]) -> dict[st
     return {name: header.index(name) for name in wanted}
 
 
-def _read(
-    path: Path, line: int, header: Sequence[str], row: Sequence[str], places: Mapping[str, int], columns: Readers
-) -> dict[str, Any]:
+def _read(where: Where, header: Sequence[str], columns: Readers) -> dict[str, Any]:
+    path, line, row, places = where
     if len(row) != len(header):
         at = min(len(row), len(header)) + 1
         told = f"column {at} '{header[at - 1]}' is missing" if len(row) < len(header) else f"column {at} has no name"
@@ -185,8 +217,7 @@ def _read(
         try:
             values[name] = columns[name](_clean(row[place]))
         except ValueError as error:
-            told = f"{shown(row[place])} {error}"
-            raise TraceError(f"{path}: line {line}, column {place + 1} '{name}': {told}") from error
+            raise where.wrong(name, f"{shown(row[place])} {error}") from error
     return values
 
 
@@ -219,9 +250,11 @@ def number(low: float = 0.0, high: float = 1e18) -> Callable[[str], float]:
 
     def read(text: str) -> float:
         try:
-            value = float(text.replace("_", "no digit"))  # Python would take 1_0 for 10
+            value = float(text) if text.isascii() and "_" not in text else None  # Python takes 1_0 for 10
         except ValueError:
-            raise ValueError("is not a number") from None
+            value = None
+        if value is None:
+            raise ValueError("is not a number")
         if not low <= value <= high:
             raise ValueError(f"is not a number from {low:g} to {high:g}")
         return value

@@ -8,7 +8,9 @@ function, because nothing is reused.  Times start at 0.  Malformed cells are err
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from dgsf.sim.openb import check_parts
 from dgsf.sim.tracefiles import (
     MOST_MIB,
     MOST_MILLI,
+    NumberedRow,
     Readers,
     device_types,
     header_of,
@@ -40,6 +43,7 @@ LLM_WEIGHTS_MIB = 14_000.0  # seven billion parameters of two bytes
 LLM_WORK_MIB = 2_000.0
 LLM_PROMPT_TOKENS_PER_S = 8_000.0
 LLM_SECONDS_PER_TOKEN = 0.025
+_TELL_ROWS = 10_000
 _NEAR = 0.5  # of a kind's columns: a header that has so many is meant to be of that kind
 
 COLUMNS: dict[str, Readers] = {
@@ -71,9 +75,30 @@ COLUMNS: dict[str, Readers] = {
 }
 
 
-def read_genai(path: Path, *, tenant_per_group: bool = False) -> Workload:
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A file to read."""
+
+    path: Path
+    most: int | None = None  # calls, the first; None: all
+    tenant_per_group: bool = False  # genai: groups are tenants
+    tell: Callable[[int], None] | None = None  # now and then, how many rows are read
+
+    def rows(self, kind: str) -> Iterator[NumberedRow]:
+        """All that the file has."""
+        for count, row in enumerate(numbered_rows(self.path, COLUMNS[kind]), 1):
+            if self.tell is not None and count % _TELL_ROWS == 0:
+                self.tell(count)
+            yield row
+
+    def in_order(self, kind: str, column: str) -> list[Row]:
+        """As many as are wanted; the moments of this column must not go back."""
+        return list(islice(in_order(self.rows(kind), column), self.most))
+
+
+def read_genai(source: Source) -> Workload:
     """A function per checkpoint, of one tenant; or of each group that uses it, if groups are tenants."""
-    rows = _in_order(path, "genai", "gmt_create")
+    rows, tenant_per_group = source.in_order("genai", "gmt_create"), source.tenant_per_group
     functions = _Numbers()
     tenants = _Numbers()
     model = "checkpoint_model_version_id"
@@ -88,8 +113,8 @@ def read_genai(path: Path, *, tenant_per_group: bool = False) -> Workload:
     )
 
 
-def read_azure(path: Path) -> Workload:
-    rows = _in_order(path, "azure", "TIMESTAMP")
+def read_azure(source: Source) -> Workload:
+    rows = source.in_order("azure", "TIMESTAMP")
     count = len(rows)
     speed = LLM_PROMPT_TOKENS_PER_S, LLM_SECONDS_PER_TOKEN
     return Workload(
@@ -103,8 +128,9 @@ def read_azure(path: Path) -> Workload:
     )
 
 
-def read_openb(path: Path) -> Workload:
-    rows = sorted(_ending(path), key=lambda row: float(row["creation_time"]))
+def read_openb(source: Source) -> Workload:
+    """Its tasks may be in any order, so all are read."""
+    rows = sorted(_ending(source.rows("openb")), key=lambda row: float(row["creation_time"]))[: source.most]
     tenants = _Numbers()
     return Workload(
         "openb",
@@ -117,8 +143,8 @@ def read_openb(path: Path) -> Workload:
     )
 
 
-def read_tenants(path: Path) -> Workload:
-    rows = _in_order(path, "tenants", "arrival_s")
+def read_tenants(source: Source) -> Workload:
+    rows = source.in_order("tenants", "arrival_s")
     tenants = _Numbers()
     return Workload(
         "tenants",
@@ -131,7 +157,7 @@ def read_tenants(path: Path) -> Workload:
     )
 
 
-READERS: dict[str, tuple[str, Callable[[Path], Workload]]] = {
+READERS: dict[str, tuple[str, Callable[[Source], Workload]]] = {
     "genai": ("genai_requests_first_half.csv", read_genai),
     "azure": ("azure_llm_code.csv", read_azure),
     "tenants": ("fractional_tenants.csv", read_tenants),
@@ -163,8 +189,12 @@ def trace_path(name: str, folder: Path, path: Path | None = None) -> Path:
 
 def read_trace(name: str, folder: Path, path: Path | None = None, *, tenant_per_group: bool = False) -> Workload:
     """A trace by its name, from its usual file in the folder of traces or from a path; groups are those of genai."""
-    found = trace_path(name, folder, path)
-    return read_genai(found, tenant_per_group=True) if tenant_per_group else READERS[name][1](found)
+    return read_source(name, Source(trace_path(name, folder, path), tenant_per_group=tenant_per_group))
+
+
+def read_source(name: str, source: Source) -> Workload:
+    """A trace of this kind."""
+    return READERS[name][1](source)
 
 
 def kind_of(path: Path) -> str:
@@ -232,20 +262,13 @@ class _Numbers:
         return list(self._found)
 
 
-def _in_order(path: Path, kind: str, column: str) -> list[Row]:
-    """All rows; the moments of this column must not go back."""
-    return list(in_order(path, numbered_rows(path, COLUMNS[kind]), column))
-
-
-def _ending(path: Path) -> Iterator[Row]:
-    """All tasks of openb; none may end before it begins, or leave open how many devices it means."""
-    for line, row in numbered_rows(path, COLUMNS["openb"]):
-        check_parts(path, line, row["num_gpu"], row["gpu_milli"])
+def _ending(rows: Iterable[NumberedRow]) -> Iterator[Row]:
+    """Tasks of openb; none may end before it begins, or leave open how many devices it means."""
+    for where, row in rows:
+        check_parts(where, row["num_gpu"], row["gpu_milli"])
         begins, ends = row["creation_time"], row["deletion_time"]
         if ends < begins:
-            raise TraceError(
-                f"{path}: line {line}, column 'deletion_time': {ends:g} is before creation_time, {begins:g}"
-            )
+            raise where.wrong("deletion_time", f"{ends:g} is before creation_time, {begins:g}")
         yield row
 
 

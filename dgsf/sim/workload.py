@@ -79,12 +79,6 @@ class Workload:
         pairs = zip(self.function, self.run_s, strict=True)
         return {function: run_s for function, run_s in pairs if calls[function] == 1}
 
-    def first(self, calls: int) -> Workload:
-        """Only the first so many calls."""
-        columns = (self.arrival_s, self.function, self.tenant, self.run_s)
-        arrival, function, tenant, run = (column[:calls] for column in columns)
-        return Workload(self.name, self.functions, self.tenants, arrival, function, tenant, run)  # type: ignore[arg-type]
-
     def faster(self, factor: float) -> Workload:
         """The same calls, arriving so many times faster."""
         if not factor > 0:

@@ -11,7 +11,7 @@ import sys
 import pytest
 
 from dgsf import cli
-from dgsf.cli.simshow import progress_bar
+from dgsf.cli.simshow import progress_bar, reading
 from dgsf.core.perfmodel import Command, Link, Recording, slowdowns
 from dgsf.sim.experiment import Experiment, run_experiment
 from dgsf.sim.pools import parse_pool
@@ -229,6 +229,15 @@ def test_the_bar_shows_how_far_it_is_also_on_short_runs(monkeypatch):
         run_experiment(Experiment(lambda _: draw(Synthetic(calls=40)), parse_pool("T4:4"), ["random"], Rules()), tell)
     assert [news["completed"] for news in shown] == list(range(41))
     assert shown[0] == {"description": "random, seed 0 (1/2)", "completed": 0, "total": 40}
+
+
+def test_a_terminal_shows_how_much_of_a_trace_is_read(tmp_path, monkeypatch):
+    shown: list[str] = []
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    monkeypatch.setattr("rich.status.Status.update", lambda self, text: shown.append(text))
+    with reading(tmp_path / "mine.csv") as tell:
+        tell(20_000)
+    assert shown == ["reading mine.csv, 20,000 rows"]
 
 
 def test_pictures_and_a_page_are_written(sim, tmp_path):

@@ -80,7 +80,7 @@ def test_a_task_may_take_the_share_of_one_that_ends_when_it_arrives():
 def test_tasks_out_of_order_are_refused_by_the_line_that_they_are_in(folder):
     path = folder / tenants.TASKS_FILE
     path.write_text(TENANTS + "\n\nd,x,5,10,10\n")
-    with pytest.raises(TraceError, match="line 7, column 'arrival_s': is earlier than in the row before"):
+    with pytest.raises(TraceError, match="line 7, column 3 'arrival_s': is earlier than in the row before"):
         tenants.read_tasks(path)
 
 

@@ -8,7 +8,7 @@ from dgsf.errors import TraceError, UsageError
 from dgsf.sim.devicetypes import DeviceType
 from dgsf.sim.pools import load_pool, parse_pool
 from dgsf.sim.synthetic import Synthetic, draw
-from dgsf.sim.traces import COLUMNS, kind_of, read_trace
+from dgsf.sim.traces import COLUMNS, Source, kind_of, read_source, read_trace
 from dgsf.sim.workload import FunctionSpec, Workload
 
 
@@ -93,8 +93,8 @@ def test_a_pool_comes_from_a_csv_file(tmp_path):
     [
         ("n,9007199254740992,1,1,T4", "line 3, column 2 'cpu_milli': '9007199254740992' is not a whole number from 1"),
         ("n,1,9007199254740992,1,T4", "line 3, column 3 'memory_mib': '9007199254740992' is not a whole number from 1"),
-        ("a,1,1,1,T4", "line 3, column 'sn': 'a' is in line 2 already"),
-        ("n,1,1,2,", "line 3, column 'model': is empty beside 2 devices; name their type"),
+        ("a,1,1,1,T4", "line 3, column 1 'sn': 'a' is in line 2 already"),
+        ("n,1,1,2,", "line 3, column 5 'model': is empty beside 2 devices; name their type"),
         ("n,1,1,2, T4", "line 3, column 5 'model': ' T4' is no device type"),
         ("n,1,1,2,T4|A100", r"line 3, column 5 'model': 'T4\|A100' is no device type"),
         ("  ,1,1,2,T4", "line 3, column 1 'sn': '  ' is empty"),
@@ -147,9 +147,8 @@ def test_a_function_belongs_to_one_tenant():
         Workload("w", [FunctionSpec("f")], ["t", "u"], [1.0, 2.0], [0, 0], [0, 1], [1.0, 1.0])
 
 
-def test_a_workload_is_cut_hurried_and_changed():
+def test_a_workload_is_hurried_and_changed():
     workload = draw(Synthetic(calls=10))
-    assert workload.first(3).calls == 3
     assert workload.faster(2.0).arrival_s[-1] == workload.arrival_s[-1] / 2
     assert {item.duty for item in workload.changed(duty=0.3).functions} == {0.3}
 
@@ -198,6 +197,26 @@ def test_openb_has_shares_and_counts(tmp_path):
     assert workload.run_s == [10, 4, 3]
 
 
+def test_no_more_is_read_than_is_wanted(tmp_path):
+    """The row that is wrong is never reached."""
+    file = written(tmp_path, TENANTS + "a,t0,5,10,20\nb,t1,9,1,75\nc,t1,9,1,a lot\n")
+    workload = read_source("tenants", Source(file, most=2))
+    assert (workload.calls, [item.name for item in workload.functions]) == (2, ["a", "b"])
+
+
+def test_of_tasks_in_any_order_the_first_to_come_are_taken(tmp_path):
+    rows = "late,0,0,1,500,,LS,30,40\nfirst,0,0,1,500,,LS,0,10\nsecond,0,0,1,500,,BE,5,9\n"
+    workload = read_source("openb", Source(written(tmp_path, OPENB + rows), most=2))
+    assert [item.name for item in workload.functions] == ["first", "second"]
+
+
+def test_how_many_rows_are_read_is_told(tmp_path):
+    file = written(tmp_path, AZURE + "2024-01-01,1,1\n" * 25_000)
+    told: list[int] = []
+    read_source("azure", Source(file, tell=told.append))
+    assert told == [10_000, 20_000]
+
+
 def test_tenants_have_parts_of_a_device(tmp_path):
     workload = read_trace("tenants", tmp_path, written(tmp_path, TENANTS + "a,t0,5,10,20\nb,t1,9,1,75\n"))
     assert [item.share for item in workload.functions] == [200, 750]
@@ -208,16 +227,16 @@ def test_tenants_have_parts_of_a_device(tmp_path):
     ("name", "text", "hint"),
     [
         ("genai", GENAI + "yesterday,1,G,M\n", r"line 2, column 1 'gmt_create': 'yesterday' is not a date and time"),
-        ("genai", GENAI + "2024-01-02,1,G,M\n2024-01-01,1,G,M\n", r"line 3, column 'gmt_create': is earlier"),
-        ("tenants", TENANTS + "a,t,5,10,20\n\nb,t,4,10,20\n", r"line 4, column 'arrival_s': is earlier"),
+        ("genai", GENAI + "2024-01-02,1,G,M\n2024-01-01,1,G,M\n", r"line 3, column 1 'gmt_create': is earlier"),
+        ("tenants", TENANTS + "a,t,5,10,20\n\nb,t,4,10,20\n", r"line 4, column 3 'arrival_s': is earlier"),
         ("genai", GENAI, r"line 2, column 1: expected a row below the header, found nothing"),
         ("tenants", TENANTS + "\n\n", r"line 2, column 1: expected a row"),
         ("azure", AZURE + "2024-01-01,many,1\n", r"line 2, column 2 'ContextTokens': 'many' is not a whole number"),
         ("azure", "TIMESTAMP\n", r"line 1: no column 'ContextTokens'"),
         ("openb", OPENB + "a,4000,100,1,4600,,LS,0,10\n", r"line 2, column 5 'gpu_milli'"),
-        ("openb", OPENB + "a,0,0,1,0,,LS,0,10\n", r"line 2, column 'gpu_milli': 0 beside num_gpu 1"),
-        ("openb", OPENB + "a,0,0,0,700,,LS,0,10\n", r"line 2, column 'gpu_milli': 700 beside num_gpu 0"),
-        ("openb", OPENB + "a,0,0,2,300,,LS,0,10\n", r"line 2, column 'gpu_milli': 300 beside num_gpu 2"),
+        ("openb", OPENB + "a,0,0,1,0,,LS,0,10\n", r"line 2, column 5 'gpu_milli': 0 beside num_gpu 1"),
+        ("openb", OPENB + "a,0,0,0,700,,LS,0,10\n", r"line 2, column 5 'gpu_milli': 700 beside num_gpu 0"),
+        ("openb", OPENB + "a,0,0,2,300,,LS,0,10\n", r"line 2, column 5 'gpu_milli': 300 beside num_gpu 2"),
         ("openb", OPENB + "a,0,9007199254740992,1,500,,LS,0,10\n", r"line 2, column 3 'memory_mib'"),
         ("openb", OPENB + "a,0,0,1,500, T4 ,LS,0,10\n", r"line 2, column 6 'gpu_spec': ' T4 ' is no device type"),
         ("openb", OPENB + "a,0,0,1,500,|,LS,0,10\n", r"line 2, column 6 'gpu_spec': '\|' is no device type"),
@@ -228,7 +247,7 @@ def test_tenants_have_parts_of_a_device(tmp_path):
         (
             "openb",
             OPENB + "a,4000,100,1,460,,LS,0,10\nb,4000,100,1,460,,LS,20,5\n",
-            r"line 3, column 'deletion_time': 5 is before creation_time, 20",
+            r"line 3, column 9 'deletion_time': 5 is before creation_time, 20",
         ),
     ],
 )

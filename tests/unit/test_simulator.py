@@ -324,8 +324,14 @@ def test_calls_that_wait_to_the_end_say_why(monkeypatch):
 
 def test_reasons_are_a_mean_over_seeds_most_frequent_first():
     kinds = [FunctionSpec("a", types=("H100",)), FunctionSpec("b", types=("A100",))]
-    calls = workload((0, 0, 1), (0, 1, 1), (0, 1, 1), functions=kinds)
-    wanted = Experiment(lambda seed: calls.first(1 + 2 * seed), parse_pool("T4:1"), ["best_fit"], Rules(), seeds=2)
+    calls = [(0, 0, 1), (0, 1, 1), (0, 1, 1)]
+    wanted = Experiment(
+        lambda seed: workload(*calls[: 1 + 2 * seed], functions=kinds),
+        parse_pool("T4:1"),
+        ["best_fit"],
+        Rules(),
+        seeds=2,
+    )
     (found,) = run_experiment(wanted)
     assert list(found.why_refused.items()) == [
         ("no device of type A100; the pool has: T4", 1.0),

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
+import lzma
+import os
+
 import pytest
 
 from dgsf.errors import TraceError, UsageError
@@ -52,6 +57,10 @@ def test_rows_come_as_read_in_any_column_order(tmp_path):
         (b"\xff", ["line 1, column 1: byte 0xff is not UTF-8 text"]),
         (GOOD + "1_0,c,1,,\n", ["line 5", "column 1 'cpu'", "'1_0' is not a whole number"]),
         (GOOD + "\u0661,c,1,,\n", ["line 5", "column 1 'cpu'", "is not a whole number"]),
+        (GOOD + "1,c,\u0661,,\n", ["line 5", "column 3 'share'", "is not a number"]),
+        (GOOD + '4,c,1,"\n\r\n","x\ny"\n4,c,no,"\n\n",\n', ["line 9, column 3 'share': 'no' is not a number"]),
+        (GOOD + '"4\n",c,no,,\n', ["line 6, column 3 'share': 'no' is not a number"]),
+        (GOOD + '"4\n",c\n', ["line 5: 2 cells where the header has 5"]),
         (GOOD + "1,c,0_1,,\n", ["line 5", "column 3 'share'", "'0_1' is not a number"]),
         (GOOD + "9" * 5000 + ",c,1,,\n", ["line 5", "column 1 'cpu'", "'" + "9" * 40 + "'... is not a whole number"]),
         (GOOD + "4,c\0d,1,,\n", ["line 5", "column 2 'name'", "'c\\x00d' has a NUL character"]),
@@ -71,6 +80,18 @@ def test_a_wrong_cell_is_named(tmp_path, content, parts):
 def test_a_missing_file_is_a_usage_error(tmp_path):
     with pytest.raises(UsageError, match=r"nothing\.csv: cannot be read"):
         list(read_rows(tmp_path / "nothing.csv", COLUMNS))
+
+
+@pytest.mark.parametrize(("pack", "name"), [(gzip.compress, "gzip"), (bz2.compress, "bzip2"), (lzma.compress, "xz")])
+def test_a_compressed_file_is_named_as_such(tmp_path, pack, name):
+    with pytest.raises(TraceError, match=rf"trace\.csv: is compressed \({name}\), not CSV; unpack it first"):
+        header_of(_file(tmp_path, pack(GOOD.encode())))
+
+
+def test_a_pipe_is_refused_before_it_is_opened(tmp_path):
+    os.mkfifo(tmp_path / "pipe.csv")
+    with pytest.raises(TraceError, match=r"pipe\.csv: is a pipe or a device, .*; write it to a file first"):
+        header_of(tmp_path / "pipe.csv")
 
 
 def test_the_mark_that_spreadsheets_begin_with_is_skipped(tmp_path):
