@@ -62,6 +62,11 @@ def test_both_forms_of_a_table_are_read():
         ('{"f": {"T4": 0}}', "0 is no speed"),
         ('{"f": {"T4": true}}', "True is no speed"),
         ('{"f": {"T4": NaN}}', "nan is no speed"),
+        ('{"f": {"T4": 1, "T4": 2, "A100": 3}}', "'f': has 'T4' twice"),
+        ('{"f": {"T4": 1, "t4": 2}}', "function 'f': device types 'T4' and 't4' are the same"),
+        ('{"f": {"T4": 1}, "f": {"T4": 2}}', "the table: has 'f' twice"),
+        ("""{"k80": {"('f', 1)": {"null": 2, "null": 3}}}""", "table 'k80', row .*: has 'null' twice"),
+        ("""{"k80": {"('f', 1)": {"null": 2}}, "K80": {"('f', 1)": {"null": 3}}}""", "'k80' and 'K80' are the same"),
         ('{"k80": {"(1": {"null": 2}}}', "table 'k80', row '\\(1': expected a model"),
     ],
 )

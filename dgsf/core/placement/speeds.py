@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import json
 import math
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -96,21 +96,47 @@ def parse_speeds(text: str) -> dict[tuple[str, str], float]:
     ValueError that says where.
     """
     try:
-        table = json.loads(text)
+        table = json.loads(text, object_pairs_hook=_Object)
     except json.JSONDecodeError as error:
         raise ValueError(f"line {error.lineno}, column {error.colno}: {error.msg}") from error
-    if not isinstance(table, dict):
+    if not isinstance(table, _Object):
         raise ValueError("expected an object: function -> device type -> speed")
+    _refuse_twice("the table", table)
     speeds: dict[tuple[str, str], float] = {}
     for outer, rows in table.items():
-        if not isinstance(rows, dict):
+        if not isinstance(rows, _Object):
             raise ValueError(f"'{outer}': expected an object: device type -> speed")
+        _refuse_twice(f"'{outer}'", rows)
         for inner, value in rows.items():
             if isinstance(value, dict) or inner.startswith("("):
                 _enter_gavel(outer, inner, value, speeds)
             else:
                 speeds[outer, inner] = _speed(value, f"function '{outer}', device type '{inner}'", 1e-12)
+    _refuse_types_alike(speeds)
     return speeds
+
+
+class _Object(dict[str, object]):
+    """An object of JSON that knows if a name is in it twice: the last one would count without a word."""
+
+    def __init__(self, pairs: list[tuple[str, object]]) -> None:
+        super().__init__(pairs)
+        counts = Counter(name for name, _ in pairs)
+        self.twice = next((name for name, count in counts.items() if count > 1), None)
+
+
+def _refuse_twice(where: str, found: _Object) -> None:
+    if found.twice is not None:
+        raise ValueError(f"{where}: has '{found.twice}' twice; say once what it is")
+
+
+def _refuse_types_alike(speeds: Table) -> None:
+    """Names of device types are the same in any case of letters."""
+    seen: dict[tuple[str, str], str] = {}
+    for function, type_ in speeds:
+        before = seen.setdefault((function, type_.lower()), type_)
+        if before != type_:
+            raise ValueError(f"function '{function}': device types '{before}' and '{type_}' are the same; say it once")
 
 
 def _enter_gavel(type_: str, key: str, row: object, speeds: dict[tuple[str, str], float]) -> None:
@@ -120,6 +146,8 @@ def _enter_gavel(type_: str, key: str, row: object, speeds: dict[tuple[str, str]
         alone = row["null"] if isinstance(row, dict) else None
     except (ValueError, SyntaxError, TypeError, KeyError) as error:
         raise ValueError(f"{where}: expected a model and its speed alone") from error
+    if isinstance(row, _Object):
+        _refuse_twice(where, row)
     speed = _speed(alone, f"{where}: expected a model and its speed alone", 0.0)
     if devices == 1 and speed:
         speeds[str(model), type_] = speed
