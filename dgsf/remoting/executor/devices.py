@@ -18,6 +18,7 @@ from dgsf.remoting.executor.codes import meta_of
 from dgsf.remoting.executor.convolutions import by_onednn
 from dgsf.remoting.executor.kinds import Prepared
 from dgsf.remoting.executor.memory import storage_bytes
+from dgsf.remoting.executor.pooling import by_channels
 from dgsf.remoting.executor.stand_ins import on_cpu
 from dgsf.remoting.executor.zeroed import zeroing
 
@@ -107,7 +108,9 @@ class Host:
 
     def bind(self, overload: Any, name: str) -> Callable[..., Any]:
         kernel = quickest(overload, name)
-        return zeroing(name, on_cpu(name, kernel if self._torchs_choice else by_onednn(name, kernel)))
+        if not self._torchs_choice:
+            kernel = by_channels(name, by_onednn(name, kernel))
+        return zeroing(name, on_cpu(name, kernel))
 
     def begin(self) -> None:
         self._since = time.perf_counter_ns()
