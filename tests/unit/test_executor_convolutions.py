@@ -10,15 +10,14 @@ from executor_fixtures import connect, executors
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dgsf.fabric.devices.sim import SimTiming
 from dgsf.remoting.executor.convolutions import by_onednn, pays
-from dgsf.remoting.executor.devices import Host
-from dgsf.remoting.executor.simdevice import SimDevice
+from dgsf.remoting.executor.opening import open_device
 from dgsf.remoting.protocol import TENSOR, Record
 
 __all__ = ["connect", "executors"]
 CONVOLUTION = torch.ops.aten.convolution.default
 NAME = CONVOLUTION.name()
+pytestmark = pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="this torch is without oneDNN")
 FORMATS = {4: torch.channels_last, 5: torch.channels_last_3d}
 
 
@@ -195,9 +194,9 @@ def test_any_sizes_have_an_answer(sizes, weight) -> None:
 def test_only_a_cpu_device_chooses_and_only_convolutions() -> None:
     relu = torch.ops.aten.relu.default
     assert by_onednn(relu.name(), relu._op) is relu._op
-    chosen = Host(torchs_choice=False).bind(CONVOLUTION, NAME)
-    assert chosen is not CONVOLUTION._op
-    for device in (Host(), SimDevice(SimTiming())):  # a simulated GPU charges for the operators that it sees
+    for options in ({}, {"kernels": "quickest"}):
+        assert open_device("cpu", options).bind(CONVOLUTION, NAME) is not CONVOLUTION._op
+    for device in (open_device("cpu", {"kernels": "torch"}), open_device("sim", {})):  # which charges for what it sees
         assert device.bind(CONVOLUTION, NAME) is CONVOLUTION._op
 
 
@@ -228,4 +227,3 @@ def test_executors_agree_on_every_bit_and_can_be_told_to_take_torchs_choice(conn
         assert torch.equal(torchs[step], CONVOLUTION(source, weight, None, *attributes(3)))
         torch.testing.assert_close(first[step], torchs[step])
         weight = weight * 1.25
-    assert not torch.equal(first[0], torchs[0]), "another kernel adds in another order"
