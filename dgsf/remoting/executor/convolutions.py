@@ -68,15 +68,15 @@ def _are_plain(*tensors: Tensor | None) -> bool:
 
 
 def _unfolds(input: Tensor, weight: Tensor, bias: Tensor | None, rest: tuple[Any, ...]) -> bool:
-    """Whether that is torch's choice, with a result that is laid out as oneDNN's."""
+    """Whether that is torch's choice, and both ways give a contiguous result.
+
+    With channels last, oneDNN crashes over some inputs of width 1: what torch itself does not send there must not go.
+    """
     try:
         choice = torch._C._select_conv_backend(input, weight, bias, *rest, None)
     except RuntimeError:
         return False  # no such convolution: torch's kernel says it in its own words
     layout = torch._C._conv_determine_backend_memory_format
-    dilation = rest[2]  # which it does not look at
-    return (
-        choice in _UNFOLDING
-        and min(dilation) > 0
-        and layout(input, weight, choice) is layout(input, weight, _Backend.Mkldnn)
-    )
+    formats = [layout(input, weight, backend) for backend in (choice, _Backend.Mkldnn)]
+    dilation = rest[2]  # which was not looked at
+    return choice in _UNFOLDING and min(dilation) > 0 and all(each is torch.contiguous_format for each in formats)
