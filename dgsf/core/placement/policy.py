@@ -22,6 +22,7 @@ class Policy:
 
     name: ClassVar[str] = "first_fit"
     names_device: ClassVar[bool] = False  # `score` also says which device of each row it means
+    by_looks: ClassVar[bool] = False  # `able` and `score` go by what `Looks` tells apart, and are dear
     drawn: ClassVar[bool] = False  # devices that have the weights of a request are scored otherwise
     epoch: int = 0  # raised when what it has learned makes every kept score old
 
