@@ -20,7 +20,7 @@ from dgsf.core.placement.fgd import Fgd, best_columns
 from dgsf.core.placement.fragmentation import Fragmentation
 from dgsf.core.placement.hours import hours_cost, sought_cost, stranded_cost
 from dgsf.core.placement.merit import Levels, Merit
-from dgsf.core.placement.model import WHOLE, Placement, Request
+from dgsf.core.placement.model import WHOLE, Placement, Request, Whose
 from dgsf.core.placement.need import Need
 from dgsf.core.placement.policy import placed
 from dgsf.core.placement.pool import Floats, Ints, Pool
@@ -67,8 +67,8 @@ class Dgsf(Fgd):
     def use(self, speeds: Speeds) -> None:
         self._merit = Merit(speeds)
 
-    def ran(self, function: str, type_: str, seconds: float) -> None:
-        self._merit.speeds.saw(function, type_, seconds)
+    def ran(self, whose: Whose, type_: str, seconds: float) -> None:
+        self._merit.speeds.saw(whose, type_, seconds)
 
     def observe(self, request: Request, pool: Pool) -> None:
         super().observe(request, pool)
