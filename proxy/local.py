@@ -194,7 +194,7 @@ class LocalProxy:
 
     def ran(self, lane: Lane, link: WorkerLink, run_us: int) -> None:
         """A call has done well: how fast its function is on that type of device."""
-        self._starter.ran(lane.version.name, link.post.device, run_us / 1e6)
+        self._starter.ran(lane, link.post.device, run_us / 1e6)
 
     def call_over(self, lane: Lane, call: ActiveCall, payload: Payload | None, failure: Failure | None) -> None:
         if failure is not None and not call.cancelled and self._tries_again(lane, call, failure):
