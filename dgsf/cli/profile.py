@@ -12,7 +12,7 @@ import asyncio
 import importlib.util
 import inspect
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterable, Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from itertools import count
@@ -211,14 +211,21 @@ def _call(raw: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> A
     """As a worker would; what the function raises becomes an error with the user's own traceback."""
     try:
         made = raw(*args, **kwargs)
+        if inspect.isasyncgen(made):
+            made = _collected(made)
         if inspect.iscoroutine(made):
             return asyncio.run(made)
         return list(made) if inspect.isgenerator(made) else made
     except DgsfError:
         raise
-    except Exception as error:
-        what = f"{raw.__name__} raised {type(error).__name__}: {error}"
+    except (Exception, SystemExit) as error:  # the function's end is not that of the profile
+        said = f": {error}" if str(error) else ""
+        what = f"{raw.__name__} raised {type(error).__name__}{said}"
         raise FunctionError(what, error={"traceback": formatted(error)}) from None
+
+
+async def _collected(items: AsyncIterable[Any]) -> list[Any]:
+    return [item async for item in items]
 
 
 def apart_words(spread: Spread) -> str:

@@ -49,6 +49,16 @@ def raises():
     raise ValueError("not today")
 
 @app.function
+def leaves(code=None):
+    import sys
+    sys.exit(code)
+
+async def item_by_item():
+    for _ in range(2):
+        await asyncio.sleep(0)
+        yield plain()
+
+@app.function
 def idle(x=1):
     return x
 """
@@ -168,9 +178,16 @@ def test_plain_functions_and_those_that_say_cuda_are_profiled_too(run, name: str
         assert least <= ratio <= most
 
 
+def test_what_comes_item_by_item_is_profiled_to_its_end(run) -> None:
+    code, out, _ = run("item_by_item", "--json")
+    assert code == 0 and json.loads(out)["sync_points"] == 2
+
+
 @pytest.mark.parametrize(
     ("name", "words", "code", "told"),
     [
+        ("leaves", (), 1, "leaves raised SystemExit"),
+        ("leaves", ("--code", "3"), 1, "leaves raised SystemExit: 3"),
         ("idle", (), 2, "idle did not touch a device"),
         ("asks", ("--tims", "3"), 2, "has no argument 'tims'; did you mean --times?"),
         ("asks", ("--times",), 2, "--times has no value and is not a bool"),
