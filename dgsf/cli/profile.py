@@ -30,7 +30,7 @@ from dgsf.errors import DgsfError, FunctionError, UsageError
 from dgsf.sdk.failures import formatted
 from dgsf.sdk.function import Function
 from dgsf.sdk.loadfile import functions_in, load_file, pick
-from dgsf.sdk.profiles import profiles_file, read_profiles, save_profile
+from dgsf.sdk.profiles import profiles_file, read_profiles, save_profile, stored_unread
 from dgsf.sdk.waiting import telling
 from dgsf.sim.recordings import save_recording
 
@@ -79,6 +79,7 @@ def command(
         raise UsageError(f"{target!r} does not name a function; write e.g. functions/workloads/kmeans.py::near")
     if importlib.util.find_spec("torch") is None:
         raise UsageError("dgsf profile needs torch here: pip install 'dgsf[torch]'")
+    click.get_current_context().with_resource(stored_unread())  # a bad one is no reason not to make a better one
     raw, options = find_function(load_file(file), name, file)
     args, kwargs = bound_arguments(name, raw, arguments)
     if recording:

@@ -118,6 +118,14 @@ def test_a_profile_that_could_not_be_saved_is_not_even_begun(tmp_path, capfd) ->
     assert "cannot be written: Is a directory" in capfd.readouterr().err
 
 
+def test_a_bad_profile_is_replaced_and_keeps_nobody_from_it(run) -> None:
+    profiles = run.file.with_suffix(".profiles.json")
+    profiles.write_text('{"asks": 3, "idle": 4}')
+    assert run("asks", "--save")[0] == 0
+    stored = json.loads(profiles.read_text())
+    assert stored["asks"][0][0] == 0 and stored["idle"] == 4
+
+
 def test_looking_whether_a_recording_can_be_written_leaves_no_file(run) -> None:
     commands = run.file.with_suffix(".jsonl")
     assert run("raises", "--recording", str(commands))[0] == 1
