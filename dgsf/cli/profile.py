@@ -240,6 +240,17 @@ def apart_words(spread: Spread) -> str:
     )
 
 
+def threads_words(behind_us: int) -> str:
+    """What a prediction assumes of threads that waited at the same time; empty: none did."""
+    if not behind_us:
+        return ""
+    return (
+        f"threads of it waited {human_us(behind_us)} for each other's answers: a session asks one question after the "
+        "other, so the prediction adds their waits up; what one does while another waits it counts as waiting too, so "
+        "distance costs at most this, and less if that is much"
+    )
+
+
 def timeout_words(options: FunctionOptions, longest_us: int) -> str:
     """A profile is taken to its end; what the platform would have said of a call that long is told."""
     if longest_us <= options.timeout_us:
@@ -289,5 +300,7 @@ def _show_slowdowns(found: Breakdown, spread: Spread) -> None:
         told = f"{ratio:6.2f} x ({least:.2f} to {most:.2f})"
         click.echo(f"  round trip {human_us(round(trip_us)):>6}   {told:25}   attach='auto' would choose {choice}")
     click.echo(f"  (fabric up to {NEAR_ABOVE:.2f} x, near above)")
+    if told := threads_words(found.behind_us):
+        click.echo(f"\n{told}")
     if spread.noisy:
         click.echo(f"\ntoo noisy to trust: {spread.reason}; run it on a quieter machine, or with a higher --repeat")

@@ -37,6 +37,11 @@ def plain(size=16):
 def asks(times: int = 3):
     return [plain() for _ in range(times)]
 
+def by_threads():
+    from concurrent.futures import ThreadPoolExecutor
+    with ThreadPoolExecutor(4) as pool:
+        return list(pool.map(lambda _: plain(), range(40)))
+
 @app.function(attach="near")
 async def by_cuda():
     import torch
@@ -184,6 +189,13 @@ def test_plain_functions_and_those_that_say_cuda_are_profiled_too(run, name: str
     assert document["spread"]["repeats"] == 2
     for (_, ratio), (_, least, most) in zip(document["slowdowns"], document["spread"]["slowdowns"], strict=True):
         assert least <= ratio <= most
+
+
+def test_waits_of_several_threads_are_counted_once(run) -> None:
+    code, out, _ = run("by_threads", "--json")
+    found = json.loads(out)
+    assert code == 0 and found["sync_points"] == 40
+    assert found["guest_us"] >= 0 and found["guest_us"] + found["waiting_us"] == pytest.approx(found["total_us"], abs=2)
 
 
 def test_what_comes_item_by_item_is_profiled_to_its_end(run) -> None:
