@@ -67,6 +67,7 @@ class Starter:
         self._leases = leases
         self._seating = seating
         self.distances = seating.distances
+        self.no_farther = seating.no_farther
         self._code_of = code_of
         self._secret = secret
         self._area = area
