@@ -86,7 +86,7 @@ class Presence:
 
     def start(self) -> None:
         self._proxy.room.ask_others = self._ask_others
-        self._tasks = [asyncio.create_task(self._beat()), asyncio.create_task(self._hear())]
+        self._tasks = [asyncio.create_task(work) for work in (self._beat(), self._measure(), self._hear())]
 
     async def stop(self) -> None:
         for stop in self._deaf:
@@ -103,6 +103,12 @@ class Presence:
                     self.replaced.set()
                 await self._tell_distances()
             await asyncio.sleep(BEAT_SECONDS)
+
+    async def _measure(self) -> None:
+        """Apart from the heartbeat, which nothing may stop."""
+        while True:
+            await asyncio.sleep(BEAT_SECONDS)
+            self._proxy.measure_again()
 
     async def _tell_distances(self) -> None:
         """Round trips that are new or have clearly changed, for whoever decides by them."""

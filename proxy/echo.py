@@ -1,6 +1,7 @@
-"""Echoes on a link that has just been opened: PINGs one after the other, of which the quickest PONG counts.
+"""Echoes on a link: PINGs one after the other, of which the quickest PONG counts.
 
-The links own the frames; this only counts and takes the time.  It costs a few round trips once per worker or session.
+The links own the frames; this only counts and takes the time.  It costs a few round trips when a worker or session
+begins, and now and then while it lives (`proxy.measuring`).
 """
 
 from __future__ import annotations
@@ -24,6 +25,11 @@ class Echo:
         self._left = echoes
         self._sent_us = 0
         self._least_us: int | None = None
+
+    @property
+    def over(self) -> bool:
+        """Whether none is on its way."""
+        return self._left <= 0
 
     def start(self) -> None:
         self._sent_us = self._clock.now_us()

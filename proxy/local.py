@@ -38,6 +38,7 @@ from proxy.keeping import Keeping
 from proxy.lane import Lane
 from proxy.leases import LeaseKeeper
 from proxy.losses import failure_of_exit, with_its_time
+from proxy.measuring import Measurable, Measuring
 from proxy.recorder import Recorder
 from proxy.resting import rest_us
 from proxy.room import RoomMaker
@@ -78,6 +79,7 @@ class LocalProxy:
         self._clock = clock or SystemClock()
         self.keeping = Keeping(self, starter, self._clock, settings.idle_seconds, settings.fixed_idle_seconds)
         self.distances = starter.distances
+        self._measuring = Measuring(self._clock, starter.no_farther)
         self.room = RoomMaker(self.lanes, starter, self._clock, self.keeping.least_wanted, self.keeping.victim)
         self._tasks: set[asyncio.Task[Any]] = set()
         self._ticker: asyncio.Task[None] | None = None
@@ -194,7 +196,7 @@ class LocalProxy:
 
     def ran(self, lane: Lane, link: WorkerLink, run_us: int) -> None:
         """A call has done well: how fast its function is on that type of device."""
-        self._starter.ran(lane.version.name, link.post.device, run_us / 1e6)
+        self._starter.ran(lane, link.post.device, run_us / 1e6)
 
     def call_over(self, lane: Lane, call: ActiveCall, payload: Payload | None, failure: Failure | None) -> None:
         if failure is not None and not call.cancelled and self._tries_again(lane, call, failure):
@@ -295,6 +297,13 @@ class LocalProxy:
     def yield_slot(self) -> None:
         """Another proxy is short of slots."""
         self.later(self.room.yield_one())
+
+    def measure_again(self) -> None:
+        """How far devices are, on links that have nothing better to do; at most a few at once."""
+        links: list[Measurable] = [link for lane in self.lanes.values() for link in lane.links]
+        if self.sessions is not None:
+            links += self.sessions.device_links()
+        self._measuring.look(link for link in links if link.may_echo)
 
     # --- attempts
     def _tries_again(self, lane: Lane, call: ActiveCall, failure: Failure) -> bool:

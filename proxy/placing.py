@@ -17,6 +17,7 @@ from dgsf.clock import Clock
 from dgsf.core.devices import HOST
 from dgsf.core.durations import Durations
 from dgsf.core.placement import DeviceView, KeptPoolChooser, NodeView, Request
+from dgsf.core.placement.model import Whose
 from dgsf.core.placement.pool import Bools
 from dgsf.core.residency import Residency
 from dgsf.store.rows import DeviceRow, LeaseGrant, LeaseRow
@@ -145,10 +146,10 @@ class Placing:
             self._durations.saw((want.name, want.role), now - since)
             self._residency.was(grant.device_id, grant.device_incarnation, want.name, now)
 
-    def ran(self, function: str, device: DeviceRow, seconds: float) -> None:
-        """A call of it took so long on this device; the body of a fabric function says nothing of its device."""
+    def ran(self, whose: Whose, device: DeviceRow, seconds: float) -> None:
+        """A call took so long on this device; the body of a fabric function says nothing of its device."""
         if device.kind != HOST:
-            self._chooser.policy.ran(function, device.type, seconds)
+            self._chooser.policy.ran(whose, device.type, seconds)
 
     def _expected(self, name: str, role: Role | None = None) -> float:
         """A lease does not tell its role: then whichever is known."""

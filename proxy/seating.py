@@ -68,6 +68,10 @@ class Seating:
         """So far is it to a process there."""
         self.distances.saw(device.id, device.incarnation, float(round_trip_us))
 
+    def no_farther(self, device: DeviceRow, round_trip_us: int) -> None:
+        """A process there that may have been busy has answered in so long."""
+        self.distances.at_most(device.id, device.incarnation, float(round_trip_us))
+
     async def _connect(
         self, want: Want, device: DeviceRow, grant: LeaseGrant, make: Callable[[Post], AnyProtocol]
     ) -> AnyProtocol:

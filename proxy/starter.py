@@ -67,6 +67,7 @@ class Starter:
         self._leases = leases
         self._seating = seating
         self.distances = seating.distances
+        self.no_farther = seating.no_farther
         self._code_of = code_of
         self._secret = secret
         self._area = area
@@ -183,8 +184,9 @@ class Starter:
             left = left.without([chosen.id])
         raise NoRoom(what_lacks(request, outlook), _short_nodes(request, outlook))
 
-    def ran(self, function: str, device: DeviceRow, seconds: float) -> None:
-        self._seating.placing.ran(function, device, seconds)
+    def ran(self, lane: Lane, device: DeviceRow, seconds: float) -> None:
+        version = lane.version
+        self._seating.placing.ran((str(version.tenant_id), version.name), device, seconds)
 
     def _want(self, lane: Lane) -> Want:
         version, options = lane.version, lane.options

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -85,12 +86,21 @@ class WorkerLink(Link):
         """Whether it is of no more use although its process lives."""
         return self.session is not None and (self.spent or self.session.ended)
 
+    @property
+    def may_echo(self) -> bool:
+        """Whether it has nothing to do, so that a PING stands in no call's way."""
+        return not self.inflight and self.available and not self.leaving and (self._echo is None or self._echo.over)
+
     # --- sending
+    def measure(self, clock: Clock, done: Callable[[int], None]) -> None:
+        """`done` hears the least round trip of a few, in µs, unless the link is lost before."""
+        self._echo = Echo(clock, lambda: self.send(Kind.PING, 0), done)
+        self._echo.start()
+
     async def echo(self, timeout: float) -> int:
         """The least round trip of a few, in µs; for a worker that does nothing else yet."""
         took: asyncio.Future[int] = self._loop.create_future()
-        self._echo = Echo(self._clock, lambda: self.send(Kind.PING, 0), took.set_result)
-        self._echo.start()
+        self.measure(self._clock, took.set_result)
         async with asyncio.timeout(timeout):
             await asyncio.wait((took, self._loaded), return_when=asyncio.FIRST_COMPLETED)
         if not took.done():
@@ -191,12 +201,17 @@ class WorkerLink(Link):
             self._item(stream, body)
         elif kind == Kind.CREDIT and stream in self._gates:
             self._gates[stream].give(read_credit(body).size)
-        elif kind == Kind.PONG and self._echo is not None and self._echo.pong():
-            pass
+        elif kind == Kind.PONG and self._echo is not None and not self._echo.over:
+            self._pong(self._echo)
         elif kind == Kind.LOADED and not self._loaded.done():
             self._loaded.set_result(_read_loaded(body))
         elif kind != Kind.CREDIT:
             raise ProtocolError(f"a worker does not send frames of kind {kind}")
+
+    def _pong(self, echo: Echo) -> None:
+        if self.inflight:
+            echo.stop()  # a further one would wait for the call, and tell nothing of the way
+        echo.pong()
 
     def _end(self, stream: int, body: bytes) -> None:
         if not self.inflight or self.inflight[0][0] != stream:

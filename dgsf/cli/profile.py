@@ -12,7 +12,7 @@ import asyncio
 import importlib.util
 import inspect
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterable, Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from itertools import count
@@ -30,7 +30,7 @@ from dgsf.errors import DgsfError, FunctionError, UsageError
 from dgsf.sdk.failures import formatted
 from dgsf.sdk.function import Function
 from dgsf.sdk.loadfile import functions_in, load_file, pick
-from dgsf.sdk.profiles import profiles_file, read_profiles, save_profile
+from dgsf.sdk.profiles import profiles_file, read_profiles, save_profile, stored_unread
 from dgsf.sdk.waiting import telling
 from dgsf.sim.recordings import save_recording
 
@@ -79,6 +79,7 @@ def command(
         raise UsageError(f"{target!r} does not name a function; write e.g. functions/workloads/kmeans.py::near")
     if importlib.util.find_spec("torch") is None:
         raise UsageError("dgsf profile needs torch here: pip install 'dgsf[torch]'")
+    click.get_current_context().with_resource(stored_unread())  # a bad one is no reason not to make a better one
     raw, options = find_function(load_file(file), name, file)
     args, kwargs = bound_arguments(name, raw, arguments)
     if recording:
@@ -211,14 +212,21 @@ def _call(raw: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> A
     """As a worker would; what the function raises becomes an error with the user's own traceback."""
     try:
         made = raw(*args, **kwargs)
+        if inspect.isasyncgen(made):
+            made = _collected(made)
         if inspect.iscoroutine(made):
             return asyncio.run(made)
         return list(made) if inspect.isgenerator(made) else made
     except DgsfError:
         raise
-    except Exception as error:
-        what = f"{raw.__name__} raised {type(error).__name__}: {error}"
+    except (Exception, SystemExit) as error:  # the function's end is not that of the profile
+        said = f": {error}" if str(error) else ""
+        what = f"{raw.__name__} raised {type(error).__name__}{said}"
         raise FunctionError(what, error={"traceback": formatted(error)}) from None
+
+
+async def _collected(items: AsyncIterable[Any]) -> list[Any]:
+    return [item async for item in items]
 
 
 def apart_words(spread: Spread) -> str:
@@ -229,6 +237,17 @@ def apart_words(spread: Spread) -> str:
     least, most = map(human_us, spread.middle_us)
     return (
         f"{spread.repeats} calls took {shortest} to {longest}, the middle half {least} to {most}, the median {median}"
+    )
+
+
+def threads_words(behind_us: int) -> str:
+    """What a prediction assumes of threads that waited at the same time; empty: none did."""
+    if not behind_us:
+        return ""
+    return (
+        f"threads of it waited {human_us(behind_us)} for each other's answers: a session asks one question after the "
+        "other, so the prediction adds their waits up; what one does while another waits it counts as waiting too, so "
+        "distance costs at most this, and less if that is much"
     )
 
 
@@ -281,5 +300,7 @@ def _show_slowdowns(found: Breakdown, spread: Spread) -> None:
         told = f"{ratio:6.2f} x ({least:.2f} to {most:.2f})"
         click.echo(f"  round trip {human_us(round(trip_us)):>6}   {told:25}   attach='auto' would choose {choice}")
     click.echo(f"  (fabric up to {NEAR_ABOVE:.2f} x, near above)")
+    if told := threads_words(found.behind_us):
+        click.echo(f"\n{told}")
     if spread.noisy:
         click.echo(f"\ntoo noisy to trust: {spread.reason}; run it on a quieter machine, or with a higher --repeat")

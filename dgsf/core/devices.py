@@ -26,6 +26,8 @@ from dgsf.errors import ConfigError
 AUTO: Final = "auto"
 KINDS = ("cpu", "cuda", "sim")
 DUMMY: Final = "dummy"  # values=dummy, and the kind under which placement knows such a device
+KERNELS_OPTION: Final = "kernels"  # of a CPU device: the quickest that are known, or torch's own choice
+TORCHS_CHOICE: Final = "torch"
 HOST: Final = "host"  # the kind of a function host: a server without a device, which runs function bodies
 HOST_SLOTS = 8
 MAX_DEVICES = 1024
@@ -232,7 +234,10 @@ _COMMON: dict[str, tuple[Reader, str]] = {
     "price": (_not_negative, "nano-units per microsecond, e.g. price=3"),
 }
 _BY_KIND: dict[str, dict[str, tuple[Reader, str]]] = {
-    "cpu": {"threads": (_positive, "a number of threads, e.g. threads=2")},
+    "cpu": {
+        "threads": (_positive, "a number of threads, e.g. threads=2"),
+        KERNELS_OPTION: (_one_of("quickest", TORCHS_CHOICE), "kernels=quickest or kernels=torch (its own choice)"),
+    },
     "cuda": {"threads": (_positive, "a number of threads, e.g. threads=2")},
     "sim": {
         "launch_us": (_time, "microseconds, e.g. launch_us=5"),

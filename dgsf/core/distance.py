@@ -1,8 +1,9 @@
 """How far devices and function hosts are: round trips that proxies measured, and the way that a session's questions go.
 
 Others on a machine can only make a round trip longer, so a shorter one is believed at once and a longer one little by
-little.  A profile's curve begins at a question between two neighbours on one machine; what a session pays beyond that
-is the way from the proxy to the device, and what the function host is farther away than a neighbour.  Microseconds.
+little; what was asked of a link that may be busy is a bound.  A profile's curve begins at a question between two
+neighbours on one machine; what a session pays beyond that is the way from the proxy to the device, and what the
+function host is farther away than a neighbour.  Microseconds.
 """
 
 from __future__ import annotations
@@ -39,6 +40,12 @@ class Distances:
             before = round_trip_us
         now = min(round_trip_us, before + RISE * (round_trip_us - before))
         self._found[device_id] = (incarnation, now)
+
+    def at_most(self, device_id: int, incarnation: int, round_trip_us: float) -> None:
+        """It is no farther than that; whether it is as far is unknown, so nothing becomes longer by this."""
+        life, before = self._found.get(device_id, (incarnation, round_trip_us))
+        if life == incarnation:
+            self._found[device_id] = (incarnation, min(before, round_trip_us))
 
     def known(self) -> dict[int, tuple[int, float]]:
         """Device: its incarnation and how far it is."""

@@ -26,7 +26,8 @@ class Breakdown:
     total_us: int
     guest_us: int  # the program's own work, issuing commands among it
     issuing_us: int  # of that, what the commands would not have cost beside the device
-    waiting_us: int
+    waiting_us: int  # some thread for an answer
+    behind_us: int  # threads for each other's answers; more than the whole if many did
     device_us: int
     transfer_us: int  # of all bytes, at the speed of this machine
     commands: int
@@ -44,12 +45,13 @@ def breakdown(run: Run, measured: Link, faster: float = 1.0) -> Breakdown:
     link, recording = run.fitted(measured), run.recording(measured)
     there = on_faster_device(recording, faster)
     native = predict(recording)
-    waiting_us = sum(event.ended - event.began for event in run.events if event.waited) / 1e3
+    waiting_us = run.waited_us
     return Breakdown(
         total_us=round(run.total_us),
         guest_us=round(run.total_us - waiting_us),
         issuing_us=round(min(run.total_us - waiting_us, link.command_us * len(run.events))),
         waiting_us=round(waiting_us),
+        behind_us=round(run.behind_us),
         device_us=round(native.device_us),
         transfer_us=round((native.up_bytes + native.down_bytes) / link.bytes_per_us),
         commands=len(run.events),

@@ -25,7 +25,7 @@ from dgsf.remoting.guest.attach import bind
 from dgsf.remoting.guest.bound import bound
 from dgsf.remoting.guest.modes import Modes
 from dgsf.remoting.guest.probe import measure_link
-from dgsf.remoting.guest.recording import Event, RecordingStream, Took, mean_serve_us, recording_of
+from dgsf.remoting.guest.recording import Event, RecordingStream, Took, mean_serve_us, recording_of, waited_ns
 from dgsf.remoting.guest.session_stream import SessionStream
 
 MODES = Modes(survival=False)  # a checkpoint in the middle would be taken for work of the program
@@ -52,6 +52,16 @@ class Run:
         if self.bare_us is None or not self.events:
             return 0.0
         return max(0.0, (self.total_us - self.bare_us) / len(self.events))
+
+    @property
+    def waited_us(self) -> float:
+        """How long some thread waited for an answer."""
+        return waited_ns(self.events, self.began, self.ended) / 1e3
+
+    @property
+    def behind_us(self) -> float:
+        """How long threads could not go on because another one waited; 0: never two at the same time."""
+        return sum(event.behind for event in self.events) / 1e3
 
     def recording(self, link: Link) -> Recording:
         """Its commands, over a link that was measured like this."""

@@ -2,21 +2,26 @@
 
 `shapes.py` has its profiles in `shapes.profiles.json`, by the name of the function in the source: a curve, or a curve
 and how many times shorter than recorded its kernels were taken to be.  The file is read only for functions that say
-attach="auto" and give no profile themselves; without it they run near.
+attach="auto" and give no profile themselves; without it they run near.  Whoever is about to replace a profile is not
+kept from it by the one that is there.
 """
 
 from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
-from dgsf.core.options import AUTO
+from dgsf.core.options import AUTO, parse_options
 from dgsf.core.perfmodel import Curve
-from dgsf.errors import UsageError
+from dgsf.errors import InvalidOption, UsageError
 from dgsf.sdk.place import in_worker
+
+_unread: ContextVar[bool] = ContextVar("_unread", default=False)
 
 
 def profiles_file(source: Path) -> Path:
@@ -25,11 +30,21 @@ def profiles_file(source: Path) -> Path:
 
 def with_profile(given: Mapping[str, Any], raw: Callable[..., Any]) -> dict[str, Any]:
     """The options with the stored profile, if they want one and it is there."""
-    if given.get("attach") != AUTO or "profile" in given or in_worker():  # in a worker all is decided
+    if given.get("attach") != AUTO or "profile" in given or in_worker() or _unread.get():  # in a worker all is decided
         return dict(given)
     source = _source_of(raw)
     found = _curve_in(profiles_file(source), raw.__name__) if source is not None else None
     return {**given, "profile": found} if found is not None else dict(given)
+
+
+@contextmanager
+def stored_unread() -> Iterator[None]:
+    """Meanwhile functions come without their stored profiles."""
+    token = _unread.set(True)
+    try:
+        yield
+    finally:
+        _unread.reset(token)
 
 
 def save_profile(source: Path, name: str, curve: Curve, faster: float = 1.0) -> Path:
@@ -46,13 +61,20 @@ def save_profile(source: Path, name: str, curve: Curve, faster: float = 1.0) -> 
 
 
 def _curve_in(path: Path, name: str) -> Any:
-    """What is no curve after all is refused where options are read."""
+    """Refused here, where the file is known, if it is none."""
     found = read_profiles(path).get(name)
-    if not isinstance(found, dict):
-        return found
-    if "curve" not in found:
+    if found is None:
+        return None
+    if isinstance(found, dict) and "curve" not in found:
         raise UsageError(f"{path}: the profile of {name} has no curve; 'dgsf profile --save' writes it anew")
-    return found["curve"]
+    curve = found["curve"] if isinstance(found, dict) else found
+    try:
+        parse_options({"profile": curve})
+    except InvalidOption as error:
+        raise UsageError(
+            f"{path}: the profile of {name}: {error.message}; 'dgsf profile --save' writes it anew"
+        ) from None
+    return curve
 
 
 def _source_of(raw: Callable[..., Any]) -> Path | None:

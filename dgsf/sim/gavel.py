@@ -107,7 +107,7 @@ class _Run:
         while self._running and self._running[0][0] <= now:
             end, _, began, request, placement = heapq.heappop(self._running)
             self._pool.give_back(request, placement)
-            self._policy.ran(request.function, self._type_of(placement), end - began)
+            self._policy.ran(request.whose, self._type_of(placement), end - began)
             self._start(end)
 
     def _start(self, now: float) -> None:
@@ -130,7 +130,7 @@ class _Run:
         policy = self._policy
         free = self._pool.model[(self._pool.room == WHOLE).any(axis=1)].tolist()
         types = sorted({self._pool.names[model][0] for model in free})
-        return max(waiting, key=lambda job: policy.suits(job.model, types, TYPES))
+        return max(waiting, key=lambda job: policy.suits(("", job.model), types, TYPES))
 
     def _type_of(self, placement: Placement) -> str:
         return self._pool.names[int(self._pool.model[placement.row])][0]

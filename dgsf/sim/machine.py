@@ -14,6 +14,7 @@ from random import Random
 import numpy as np
 
 from dgsf.core.placement import DeviceView, NodeView, Placement, Placer, Pool, Refusal, Request, make_policy
+from dgsf.core.placement.model import Whose
 from dgsf.core.placement.need import Need
 from dgsf.core.placement.policy import placed
 from dgsf.core.placement.slices import Conspirator
@@ -94,7 +95,7 @@ class Machine:
         self._types = [name for name, _ in self.pool.names]
         self._declared = [spec.figures(type_).speed for type_ in self._types]
         self._model_of_row = self.pool.model.tolist()
-        self._speed_of: dict[str, list[float]] = {}  # function: on each model
+        self._speed_of: dict[Whose, list[float]] = {}  # on each model
         self.learns = len(self._types) > 1  # what runs took on each type may matter
         self._held = [0] * len(views)
         self.booked = 0  # thousandths
@@ -224,18 +225,18 @@ class Machine:
         """A call has run for so long, loading not counted; on which type of device."""
         type_: str = self._types[self._model_of_row[item.row]]
         if item.devices:
-            self._policy.ran(item.request.function, type_, seconds)
+            self._policy.ran(item.request.whose, type_, seconds)
         return type_
 
     def _speed(self, request: Request, placement: Placement) -> float:
         if not placement.devices:
             return 1.0
-        speeds = self._speed_of.get(request.function)
+        speeds = self._speed_of.get(request.whose)
         if speeds is None:
             table = true_speeds(self._speeds.stated(request.function), self._spec) if self._speeds else {}
             declared = zip(self._types, self._declared, strict=True)
             speeds = [table.get(type_.lower(), speed) for type_, speed in declared]
-            self._speed_of[request.function] = speeds
+            self._speed_of[request.whose] = speeds
         return float(speeds[self._model_of_row[placement.row]])
 
     def _meter(self, now: float) -> None:

@@ -1,12 +1,14 @@
 """Recordings of device commands as files: JSON lines, one command each; a first line may hold the link they had.
 
-A malformed line is an error that names file and line; nothing is skipped or repaired.
+A malformed line is an error that names file and line; nothing is skipped or repaired, and no field that means nothing
+is passed over: it may be one that was meant and misspelt.
 """
 
 from __future__ import annotations
 
+import difflib
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
 import msgspec
@@ -23,6 +25,9 @@ class _Head:
 
 
 _MOST = 1e15  # µs (thirty years) or bytes of one command: the sum of all of them stays a number
+_COMMAND_FIELDS = tuple(field.name for field in fields(Command))
+_LINK_FIELDS = tuple(field.name for field in fields(Link))
+_fields_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _decoder = msgspec.json.Decoder(Command)
 _head_decoder = msgspec.json.Decoder(_Head)
 
@@ -57,20 +62,34 @@ def _link(path: Path, number: int, line: bytes) -> Link | None:
     if b'"link"' not in line:
         return None
     try:
+        head = _known_only(line, ("link",))
+        _known_only(head["link"], _LINK_FIELDS)
         link = _head_decoder.decode(line).link
         _refuse_endless(link, "round_trip_us", "command_us", "sync_us", "serve_us", "hold_us", "outstanding_reads")
         return link
-    except (msgspec.DecodeError, ValueError) as error:  # also what Link itself refuses
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:  # also what Link itself refuses
         raise TraceError(f"{path}: line {number}: not a link: {error}") from error
 
 
 def _command(path: Path, number: int, line: bytes) -> Command:
     try:
+        _known_only(line, _COMMAND_FIELDS)
         command = _decoder.decode(line)
         _refuse_endless(command, "kernel_us", "up_bytes", "down_bytes", "guest_us")
         return command
-    except (msgspec.DecodeError, ValueError) as error:  # also what Command itself refuses
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:  # also what Command itself refuses
         raise TraceError(f"{path}: line {number}: not a device command: {error}") from error
+
+
+def _known_only(line: bytes | msgspec.Raw, known: tuple[str, ...]) -> dict[str, msgspec.Raw]:
+    """The fields of this object; ValueError names one that nobody knows."""
+    found = _fields_decoder.decode(line)
+    unknown = next((name for name in found if name not in known), None)
+    if unknown is not None:
+        close = difflib.get_close_matches(unknown, known, n=1)
+        hint = f"did you mean {close[0]!r}?" if close else f"known are {', '.join(known)}"
+        raise ValueError(f"unknown field {unknown[:40]!r}; {hint}")
+    return found
 
 
 def _refuse_endless(record: object, *names: str) -> None:

@@ -16,6 +16,7 @@ from dgsf.core.placement import Request
 from dgsf.core.placement.model import WHOLE
 from dgsf.core.shadow import DEVICE, Room, Slot
 from dgsf.core.warmth import Ahead, Order, Release, Warm, Warmth
+from dgsf.errors import UsageError
 from dgsf.sim.instance import Instance
 from dgsf.sim.machine import Machine
 from dgsf.sim.rules import Rules
@@ -28,6 +29,7 @@ LONGEST_S = 3600.0  # nobody stays idle for longer
 AHEAD_AT_ONCE = 2
 AHEAD_PAUSE_S = 1.0
 PUT_OFF_S = 30.0
+LONGEST_TAIL_S = 2e6  # that calls may go on after the last has come: with a look twice a second it takes half an hour
 SETTLED_S = 1.0  # as in `proxy.room`: one with workers takes the place of none that was idle for less
 # function, device (None: wherever there is room), the idle instance that it displaces there
 Start = tuple[int, int | None, Instance | None]
@@ -38,6 +40,7 @@ class Warming:
 
     def __init__(self, workload: Workload, requests: list[Request], rules: Rules, machine: Machine) -> None:
         """A device has as many slots as instances of the usual share; a load takes what the usual weights take."""
+        _check_tail(workload, machine)
         shares = [WHOLE if item.devices else item.share or 0 for item in requests]
         slots = WHOLE // max(1, median_low([share for share in shares if share] or [WHOLE]))
         weights_mib = median_low([item.weights_mib for item in workload.functions])
@@ -131,3 +134,26 @@ class Warming:
         if slot is None:
             slot = self._takes[kind] = Slot(kind[0], max(1, kind[1] * DEVICE // WHOLE))
         return slot
+
+
+def _check_tail(workload: Workload, machine: Machine) -> None:
+    """Looks are few while calls arrive and little waits; after that there is nothing but looks until the last ends."""
+    tail_s = _least_tail_s(workload, machine)
+    if tail_s > LONGEST_TAIL_S:
+        told = f"calls go on for {tail_s:,.0f} s or more after the last one has come, and it looks twice a second"
+        raise UsageError(
+            f"--keep-warm learned: {told}; {LONGEST_TAIL_S:,.0f} s is the most (lower --run-s, or --keep-warm fixed:60)"
+        )
+
+
+def _least_tail_s(workload: Workload, machine: Machine) -> float:
+    """How long it takes at least from the last arrival to the last end, on the fastest of these devices."""
+    fastest = float(machine.pool.speed.max(initial=1.0))
+    ends = work = 0.0
+    for at, function, run_s in zip(workload.arrival_s, workload.function, workload.run_s, strict=True):
+        spec = workload.functions[function]
+        took = run_s * spec.slowdown / (fastest if spec.scales else 1.0)
+        ends = max(ends, at + took)
+        work += took * (spec.devices or spec.share / WHOLE)
+    begun, last = (workload.arrival_s[0], workload.arrival_s[-1]) if workload.arrival_s else (0.0, 0.0)
+    return max(ends, begun + work / max(1, machine.devices)) - last

@@ -39,7 +39,11 @@ class DeviceLink(RelayLink):
         self._owner = owner
         self._echo: Echo | None = None
 
-    def echo(self, clock: Clock, done: Callable[[int], None]) -> None:
+    @property
+    def may_echo(self) -> bool:
+        return not self.lost and (self._echo is None or self._echo.over)
+
+    def measure(self, clock: Clock, done: Callable[[int], None]) -> None:
         """Measure the way to the executor; `done` hears the least round trip in µs, unless the link is lost before."""
         self._echo = Echo(clock, lambda: self.send(Kind.PING, 0), done)
         self._echo.start()

@@ -27,6 +27,7 @@ from proxy.directory import Directory
 from proxy.leases import LeaseKeeper
 from proxy.seating import Seating
 from proxy.sessions.billing import Biller
+from proxy.sessions.device_link import DeviceLink
 from proxy.sessions.guest_link import GIVE_UP_US, STALL_US
 from proxy.sessions.moving import Mover
 from proxy.sessions.opening import MakeRoom, Opener
@@ -120,6 +121,10 @@ class SessionHub:
         if session is None:
             raise Conflict("the session has ended")
         return await Mover(session, self._opener).move(to)
+
+    def device_links(self) -> list[DeviceLink]:
+        """Of sessions that have a device and keep it: one that gives its state away must hear nothing else."""
+        return [each.device for each in self._open() if each.mover is None and each.device is not None]
 
     def wake(self) -> None:
         """Somebody asked for something by the database: look now."""

@@ -135,7 +135,7 @@ class Opener:
         if grant is None:
             raise NoDevice(f"{device.name} has no room any more")
         link = await self._seating.attach(want, device, grant, lambda post: DeviceLink(post, links))
-        link.echo(self._clock, partial(self._seating.measured, device))
+        link.measure(self._clock, partial(self._seating.measured, device))
         return link
 
 

@@ -37,6 +37,11 @@ def plain(size=16):
 def asks(times: int = 3):
     return [plain() for _ in range(times)]
 
+def by_threads():
+    from concurrent.futures import ThreadPoolExecutor
+    with ThreadPoolExecutor(4) as pool:
+        return list(pool.map(lambda _: plain(), range(40)))
+
 @app.function(attach="near")
 async def by_cuda():
     import torch
@@ -47,6 +52,16 @@ async def by_cuda():
 @app.function
 def raises():
     raise ValueError("not today")
+
+@app.function
+def leaves(code=None):
+    import sys
+    sys.exit(code)
+
+async def item_by_item():
+    for _ in range(2):
+        await asyncio.sleep(0)
+        yield plain()
 
 @app.function
 def idle(x=1):
@@ -106,6 +121,14 @@ def test_a_profile_that_could_not_be_saved_is_not_even_begun(tmp_path, capfd) ->
     profiles.mkdir()
     assert cli.execute(["profile", f"{file}::raises", "--save"]) == 2
     assert "cannot be written: Is a directory" in capfd.readouterr().err
+
+
+def test_a_bad_profile_is_replaced_and_keeps_nobody_from_it(run) -> None:
+    profiles = run.file.with_suffix(".profiles.json")
+    profiles.write_text('{"asks": 3, "idle": 4}')
+    assert run("asks", "--save")[0] == 0
+    stored = json.loads(profiles.read_text())
+    assert stored["asks"][0][0] == 0 and stored["idle"] == 4
 
 
 def test_looking_whether_a_recording_can_be_written_leaves_no_file(run) -> None:
@@ -168,9 +191,23 @@ def test_plain_functions_and_those_that_say_cuda_are_profiled_too(run, name: str
         assert least <= ratio <= most
 
 
+def test_waits_of_several_threads_are_counted_once(run) -> None:
+    code, out, _ = run("by_threads", "--json")
+    found = json.loads(out)
+    assert code == 0 and found["sync_points"] == 40
+    assert found["guest_us"] >= 0 and found["guest_us"] + found["waiting_us"] == pytest.approx(found["total_us"], abs=2)
+
+
+def test_what_comes_item_by_item_is_profiled_to_its_end(run) -> None:
+    code, out, _ = run("item_by_item", "--json")
+    assert code == 0 and json.loads(out)["sync_points"] == 2
+
+
 @pytest.mark.parametrize(
     ("name", "words", "code", "told"),
     [
+        ("leaves", (), 1, "leaves raised SystemExit"),
+        ("leaves", ("--code", "3"), 1, "leaves raised SystemExit: 3"),
         ("idle", (), 2, "idle did not touch a device"),
         ("asks", ("--tims", "3"), 2, "has no argument 'tims'; did you mean --times?"),
         ("asks", ("--times",), 2, "--times has no value and is not a bool"),

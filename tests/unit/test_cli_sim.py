@@ -487,3 +487,11 @@ def test_without_numba_the_way_out_is_told_before_the_trace_is_read(sim, tmp_pat
     monkeypatch.setitem(sys.modules, "numba", None)
     code, _, err = sim("--trace-file", str(tmp_path / "mine.csv"), "--planned")
     assert code == 2 and "--planned needs numba, which is in the extra 'sim'; in a clone: .venv/bin/pip install" in err
+
+
+@pytest.mark.parametrize("calls", ["1", "200"])
+def test_learned_keep_warm_refuses_runs_that_it_would_look_at_for_years(sim, calls):
+    """It is asked twice a simulated second, and would not have come to an end."""
+    code, _, err = sim("--run-s", "1e9", "--keep-warm", "learned", "--calls", calls)
+    assert code != 0 and "2,000,000 s is the most" in err and "--run-s" in err
+    assert sim("--run-s", "1e9", "--keep-warm", "fixed:60", "--calls", calls)[0] == 0

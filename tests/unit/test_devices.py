@@ -144,6 +144,9 @@ def test_cpu_devices_share_half_of_the_memory():
     assert one.memory_bytes == two.memory_bytes == machine_memory() // 4 // MIB * MIB
     assert one.options["threads"] >= 1
     assert resolve_devices("cpu:1:memory=3GiB:threads=7")[0].options == {"threads": 7}
+    assert resolve_devices("cpu:1:threads=7:kernels=torch")[0].options == {"threads": 7, "kernels": "torch"}
+    with pytest.raises(ConfigError, match=r"kernels=fast: expected kernels=quickest or kernels=torch"):
+        resolve_devices("cpu:1:kernels=fast")
 
 
 def test_simulated_devices_share_the_cores_with_each_other_and_the_cpu_devices(monkeypatch):

@@ -17,6 +17,16 @@ def test_shorter_is_believed_at_once_and_longer_little_by_little():
     assert distances.known() == {1: (2, 5000.0)}, "a new life may be somewhere else"
 
 
+def test_a_link_that_may_be_busy_brings_a_figure_down_and_never_up():
+    distances = Distances()
+    distances.saw(1, 2, 2741.0)
+    for us in (5454.0, 90.0, 3000.0):
+        distances.at_most(1, 2, us)
+    assert distances.known() == {1: (2, 90.0)}
+    distances.at_most(1, 1, 5.0)
+    assert distances.known() == {1: (2, 90.0)}, "a late answer of an earlier life"
+
+
 def test_only_what_is_new_or_clearly_different_is_told():
     distances = Distances()
     distances.saw(1, 1, 100.0)

@@ -116,6 +116,11 @@ def test_recordings_come_back_as_they_were(tmp_path):
         ('{"kernel_us": -1}', "at least 0"),
         ('{"kernel_us": 1, "down_bytes": 3}', "sync point"),
         ("{}", "kernel_us"),
+        ("3", "object"),
+        ('{"kernel_us": ' + "[" * 100_000, "recursion"),
+        ('{"kernel_us": 1, "snyc": true}', "unknown field 'snyc'; did you mean 'sync'?"),
+        ('{"kernel_us": 1, "foo": 3}', "unknown field 'foo'; known are kernel_us, up_bytes, down_bytes, sync"),
+        ('{"kernelus": 1}', "did you mean 'kernel_us'?"),
     ],
 )
 def test_a_malformed_line_is_named(tmp_path, line, hint):
@@ -147,3 +152,19 @@ def test_a_recording_keeps_the_link_that_it_had(tmp_path):
     (tmp_path / "bad.jsonl").write_text('{"link": {"sync_us": -1}}\n{"kernel_us": 5}\n')
     with pytest.raises(TraceError, match=r"bad\.jsonl: line 1: not a link: .*sync_us"):
         load_recording(tmp_path / "bad.jsonl")
+
+
+@pytest.mark.parametrize(
+    ("head", "hint"),
+    [
+        ('{"link": {"sync": 1}}', "unknown field 'sync'; did you mean 'sync_us'?"),
+        ('{"link": {}, "windows": 4}', "unknown field 'windows'; known are link"),
+        ('{"link": 5}', "object"),
+        ('["link"]', "object"),
+    ],
+)
+def test_a_head_that_says_something_else_is_refused(tmp_path, head, hint):
+    (tmp_path / "bad.jsonl").write_text(f'{head}\n{{"kernel_us": 5}}\n')
+    with pytest.raises(TraceError, match=r"bad\.jsonl: line 1: not a link: ") as caught:
+        load_recording(tmp_path / "bad.jsonl")
+    assert hint in str(caught.value)

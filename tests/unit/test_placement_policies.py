@@ -313,3 +313,17 @@ def test_the_default_chooses_the_same_whether_its_scores_were_kept_or_not(seed):
             held.append((request, pool.take(request, answer)))
         if random.random() < 0.4:
             pool.give_back(*held.pop(random.randrange(len(held))))
+
+
+@pytest.mark.parametrize("duration_s", [0.0, 600.0])
+def test_ours_keeps_a_node_that_could_hold_those_who_ask_for_all_of_it(duration_s):
+    """They are rare, and whoever takes a little of an idle node makes them wait until that ends."""
+    large = share(1000, devices=4, cpu_milli=40_000)
+    small = share(250, cpu_milli=2000, duration_s=duration_s)
+    nodes = [NodeView("idle", 41_000), NodeView("used", 20_000)]
+    devices = [*(gpu(number, "idle") for number in range(4)), gpu(4, "used"), gpu(5, "used")]
+    some, none = Workload([small] * 60 + [large] * 3), Workload([small] * 60)
+    assert place(Dgsf(some), small, devices, nodes).node == "used"
+    processors = share(0, cpu_milli=4200)
+    assert place(Dgsf(some), processors, devices, nodes).node == "used"
+    assert place(Dgsf(none), processors, devices, nodes).node == "idle", "the other would lack them for its devices"

@@ -8,7 +8,17 @@ from random import Random
 import numpy as np
 import pytest
 
-from dgsf.core.placement import DeviceView, KeptPoolChooser, Placer, Pool, Refusal, Request, make_policy, placer
+from dgsf.core.placement import (
+    DeviceView,
+    KeptPoolChooser,
+    Placer,
+    Pool,
+    Refusal,
+    Request,
+    Workload,
+    make_policy,
+    placer,
+)
 from dgsf.core.placement.fgd import Fgd
 from dgsf.core.placement.ours import Dgsf
 from dgsf.core.placement.policy import Policy
@@ -82,3 +92,26 @@ def test_a_part_of_the_pool_without_room_is_refused_by_what_it_has():
 def test_no_device_at_all_will_do():
     assert KeptPoolChooser().choose(WANTED, [device(0)], among=np.zeros(1, dtype=bool)) is None
     assert KeptPoolChooser().choose(WANTED, [], among=np.zeros(0, dtype=bool)) is None
+
+
+@pytest.mark.parametrize("policy", ["fgd", "dgsf"])
+def test_of_many_nodes_that_look_alike_one_is_scored(policy, scored):
+    """Or else a pool of ten times the nodes takes more than ten times as long whenever all scores are old."""
+    pool = Pool.of([device(number, "T4" if number % 2 else "A10", node=f"n{number}") for number in range(1000)])
+    asked = Placer(pool, make_policy(policy), Random(0))
+    pool.take(WANTED, asked.place(WANTED))
+    scored.clear()
+    asked.place(replace(WANTED, memory_bytes=2 * GIB))
+    assert sum(scored) == 3, "two types, and one node that is in use"
+
+
+@pytest.mark.parametrize("policy", [Fgd, Dgsf])
+def test_rows_measure_alike_wherever_they_are(policy):
+    """Sums that depend on the processor's vectors made choices among equals a matter of where in a block they are."""
+    asked = [replace(WANTED, share=share, cpu_milli=cpu) for share in (70, 130, 310, 570) for cpu in (0, 300, 700)]
+    pool = Pool.of([device(number, node=f"n{number}") for number in range(67)])
+    measured = Placer(pool, policy(Workload(asked * 3 + asked[:7])), Random(0))
+    for request in asked:
+        measured.place(request)
+        values = measured._scores[measured.policy.cache_key(request)].values
+        assert len(set(values.tolist())) == 1

@@ -84,22 +84,34 @@ def test_a_table_that_is_not_there_is_told(tmp_path):
 
 
 def test_a_table_compares_types_at_the_level_that_devices_declare():
-    of = Speeds(TABLE).of("conv", ["k80", "v100", "T4"], np.array([1.0, 1.0, 1.0]))
+    of = Speeds(TABLE).of(("t", "conv"), ["k80", "v100", "T4"], np.array([1.0, 1.0, 1.0]))
     assert of[1] / of[0] == pytest.approx(9) and of[0] * of[1] == pytest.approx(1) and of[2] == 1.0
-    assert Speeds(TABLE).of("stranger", ["k80", "v100"], np.array([1.0, 4.0])).tolist() == [1.0, 4.0]
+    assert Speeds(TABLE).of(("t", "stranger"), ["k80", "v100"], np.array([1.0, 4.0])).tolist() == [1.0, 4.0]
 
 
 def test_runs_tell_how_types_compare_and_few_of_them_tell_little():
     speeds, declared = Speeds(), np.array([1.0, 1.0])
-    speeds.saw("f", "K80", 8.0)
-    assert not speeds.tells("f") and speeds.of("f", ["K80", "V100"], declared).tolist() == [1.0, 1.0]
-    speeds.saw("f", "V100", 2.0)
-    few = speeds.of("f", ["K80", "V100"], declared)
+    speeds.saw(("t", "f"), "K80", 8.0)
+    assert not speeds.tells(("t", "f")) and speeds.of(("t", "f"), ["K80", "V100"], declared).tolist() == [1.0, 1.0]
+    speeds.saw(("t", "f"), "V100", 2.0)
+    few = speeds.of(("t", "f"), ["K80", "V100"], declared)
     for _ in range(100):
-        speeds.saw("f", "K80", 8.0)
-        speeds.saw("f", "V100", 2.0)
-    many = speeds.of("f", ["K80", "V100"], declared)
+        speeds.saw(("t", "f"), "K80", 8.0)
+        speeds.saw(("t", "f"), "V100", 2.0)
+    many = speeds.of(("t", "f"), ["K80", "V100"], declared)
     assert 1.0 < few[1] / few[0] < 1.5 < 3.2 < many[1] / many[0] <= 4.0
+
+
+def test_functions_of_one_name_that_belong_to_two_tenants_are_two_functions():
+    speeds, declared = Speeds(TABLE), np.array([1.0, 1.0])
+    for _ in range(64):
+        for tenant, slow, quick in (("t", "K80", "V100"), ("u", "V100", "K80")):
+            speeds.saw((tenant, "f"), slow, 8.0)
+            speeds.saw((tenant, "f"), quick, 1.0)
+    mine, theirs = (speeds.of((tenant, "f"), ["K80", "V100"], declared) for tenant in "tu")
+    assert mine[1] > 4 * mine[0] and theirs[0] > 4 * theirs[1] and not speeds.tells(("w", "f"))
+    of_table = [speeds.of((tenant, "conv"), ["k80", "v100"], declared).tolist() for tenant in "tu"]
+    assert of_table[0] == of_table[1], "a table is for functions of that name, whoever has them"
 
 
 @pytest.mark.parametrize("name", ["gavel", "dgsf"])
@@ -110,8 +122,8 @@ def test_by_its_name_a_policy_goes_by_the_table_then_by_runs_then_by_what_device
     learning = make_policy(name)
     assert chosen(learning, ask("f"), devices) == 1
     for _ in range(30):
-        learning.ran("f", "K80", 5.0)
-        learning.ran("f", "V100", 1.0)
+        learning.ran(("", "f"), "K80", 5.0)
+        learning.ran(("", "f"), "V100", 1.0)
     assert (chosen(learning, ask("f"), devices), chosen(learning, ask("g"), devices)) == (2, 1)
     assert chosen(make_policy(name), ask(), [gpu(1, "T4"), gpu(2, "A100", speed=4.0)]) == 2
 

@@ -184,13 +184,21 @@ def test_a_function_goes_where_its_calls_were_seen_to_be_fast():
     held = Held()
     rows = [row(1, kind="sim", type="T4"), row(2, kind="sim", type="V100"), row(3, kind="host", type="host")]
     for _ in range(64):
-        held.placing.ran("a", rows[0], 0.1)
-        held.placing.ran("a", rows[1], 1.0)
-        held.placing.ran("b", rows[0], 1.0)
-        held.placing.ran("b", rows[1], 0.1)
-        held.placing.ran("b", rows[2], 1e-3)  # the body of a fabric function; its device is elsewhere
+        held.placing.ran(("1", "a"), rows[0], 0.1)
+        held.placing.ran(("1", "a"), rows[1], 1.0)
+        held.placing.ran(("1", "b"), rows[0], 1.0)
+        held.placing.ran(("1", "b"), rows[1], 0.1)
+        held.placing.ran(("1", "b"), rows[2], 1e-3)  # the body of a fabric function; its device is elsewhere
     assert held.chosen("a", rows[:2]) == 1
     assert held.chosen("b", rows[:2]) == 2
+
+
+def test_what_another_tenants_function_of_that_name_took_says_nothing():
+    held, rows = Held(), [row(1, kind="sim", type="T4"), row(2, kind="sim", type="V100")]
+    for _ in range(64):
+        held.placing.ran(("2", "a"), rows[0], 1.0)
+        held.placing.ran(("2", "a"), rows[1], 0.1)
+    assert [held.chosen("a", rows, tenant_id=tenant) for tenant in (1, 2)] == [1, 2]
 
 
 def test_a_look_makes_only_the_views_of_devices_that_have_changed():

@@ -14,7 +14,7 @@ from dgsf.core.options import parse_options
 from dgsf.core.perfmodel import Command, Link, Recording, choose_by_curve, curve_of, read_off, slowdown
 from dgsf.errors import InvalidOption, UsageError
 from dgsf.sdk.loadfile import load_file
-from dgsf.sdk.profiles import profiles_file, save_profile, with_profile
+from dgsf.sdk.profiles import profiles_file, save_profile, stored_unread, with_profile
 from gateway.deploy import near_if_it_must, settled
 
 QUIET = ((0.0, 1.0), (100.0, 1.05), (1000.0, 1.5))
@@ -96,6 +96,18 @@ def test_a_broken_file_of_profiles_is_named(tmp_path, monkeypatch, text):
         with_profile({"attach": "auto"}, body)
     monkeypatch.setattr("dgsf.sdk.profiles.in_worker", lambda: True)
     assert with_profile({"attach": "auto"}, body) == {"attach": "auto"}, "nobody looks for it there"
+
+
+@pytest.mark.parametrize("stored", ["3", '{"curve": [[2, 1], [1, 1]]}', '"x"'])
+def test_a_stored_profile_that_is_none_is_refused_with_its_file_and_can_be_left_unread(tmp_path, monkeypatch, stored):
+    monkeypatch.setattr("inspect.getfile", lambda _: str(tmp_path / "shapes.py"))
+    Path(tmp_path, "shapes.profiles.json").write_text(f'{{"body": {stored}}}')
+    with pytest.raises(UsageError, match=r"shapes\.profiles\.json: the profile of body: .*'dgsf profile --save'"):
+        with_profile({"attach": "auto"}, body)
+    with stored_unread():
+        assert with_profile({"attach": "auto"}, body) == {"attach": "auto"}
+    with pytest.raises(UsageError):
+        with_profile({"attach": "auto"}, body)
 
 
 def test_the_device_beside_this_process_is_a_gpu_or_its_cpu():

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from dgsf.cli.profile import _progress, apart_words, saved_words, timeout_words
+from dgsf.cli.profile import _progress, apart_words, saved_words, threads_words, timeout_words
 from dgsf.core.options import parse_options
 from dgsf.core.perfmodel import Link
 from dgsf.remoting.breakdown import breakdown
@@ -113,6 +113,12 @@ def test_a_terminal_sees_which_call_of_how_many_runs(monkeypatch):
     with _progress(3) as tell:
         tell()
     assert not sys.stderr.getvalue()
+
+
+def test_what_is_assumed_of_threads_is_told_if_they_waited_for_each_other():
+    assert threads_words(0) == ""
+    assert "waited 1.2 ms for each other's answers" in threads_words(1200)
+    assert "adds their waits up" in threads_words(1200)
 
 
 def test_calls_longer_than_the_functions_timeout_are_told():

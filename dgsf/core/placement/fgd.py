@@ -21,6 +21,7 @@ class Fgd(Policy):
 
     name: ClassVar[str] = "fgd"
     names_device: ClassVar[bool] = True
+    by_looks: ClassVar[bool] = True
 
     def __init__(self, workload: Workload | None = None) -> None:
         """Without a workload, popularity is learned from the requests that arrive."""

@@ -3,7 +3,7 @@
 For a shape that cannot run in a row, all its room is waste; for one that can, the room of devices too full for it.
 The measure is the mean over the popular shapes, in thousandths of a device.  Tables by room and sums kept per row
 make it a few lookups.  Large pools are measured in blocks whose tables stay in the processor's caches: in one piece,
-the time grows faster than the pool.
+the time grows faster than the pool.  Sums are of whole numbers: alike rows measure alike, wherever they are in a block.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Fragmentation:
 
     def __init__(self, popular: Popular, pool: Pool) -> None:
         which, shares, typed = _sized(popular, pool)
-        self._weight = popular.weight[which]
+        self._count, self._all = popular.count[which], float(popular.count.sum())
         self._cpu = popular.cpu[which]
         self._devices = popular.devices[which]
         sizes, self._size_of = np.unique(np.array(shares, dtype=np.int64), return_inverse=True)
@@ -31,7 +31,8 @@ class Fragmentation:
         self._useful: Floats = np.where(room >= sizes, room, 0).astype(np.float64)  # room that a size can use
         self._enough: Ints = (room >= sizes).astype(np.int64)
         rows = len(pool.nodes)
-        self._typed: Bools = np.array(typed, dtype=np.bool_).reshape(len(typed), rows).T
+        kinds, self._kind = _kinds(pool)
+        self._typed: Bools = np.array(typed, dtype=np.bool_).reshape(len(typed), rows)[:, kinds].T.copy()
         self._seen: Ints = np.full(rows, -1, dtype=np.int64)
         self._row_useful: Floats = np.zeros((rows, len(sizes)))
         self._row_enough: Ints = np.zeros((rows, len(sizes)), dtype=np.int64)
@@ -39,8 +40,8 @@ class Fragmentation:
 
     def sought(self) -> Floats:
         """For each row the part of requests for devices that may be placed in it, by its type."""
-        sought: Floats = self._typed @ self._weight
-        return sought
+        sought: Floats = self._typed @ self._count / self._all
+        return sought[self._kind]
 
     def fall(self, pool: Pool, need: Need, rows: Ints, columns: Ints | None) -> Floats:
         """By how much the waste of each row falls when the request takes its whole devices, or this column."""
@@ -80,9 +81,15 @@ class Fragmentation:
         self._seen[stale] = pool.changes[stale]
 
     def _waste(self, total: Ints, useful: Floats, enough: Ints, cpu: Ints, rows: Ints) -> Floats:
-        runs = (enough[:, self._size_of] >= self._devices) & (cpu[:, None] >= self._cpu) & self._typed[rows]
-        waste: Floats = total - (useful[:, self._size_of] * runs) @ self._weight
+        runs = (enough[:, self._size_of] >= self._devices) & (cpu[:, None] >= self._cpu) & self._typed[self._kind[rows]]
+        waste: Floats = total - (useful[:, self._size_of] * runs) @ self._count / self._all
         return waste
+
+
+def _kinds(pool: Pool) -> tuple[Ints, Ints]:
+    """A row of each type and size of slots, and for each row which of them it is like."""
+    _, first, kind = np.unique(np.stack([pool.model, pool.slot]), axis=1, return_index=True, return_inverse=True)
+    return first, kind.reshape(-1)
 
 
 def _sized(popular: Popular, pool: Pool) -> tuple[list[int], list[int], list[Bools]]:

@@ -13,7 +13,7 @@ from typing import ClassVar
 import numpy as np
 
 from dgsf.core.placement.merit import COST_WEIGHT, Levels, Merit
-from dgsf.core.placement.model import Request
+from dgsf.core.placement.model import Request, Whose
 from dgsf.core.placement.need import Need
 from dgsf.core.placement.policy import Tightest
 from dgsf.core.placement.pool import Floats, Ints, Pool
@@ -37,8 +37,8 @@ class Gavel(Tightest):
         self.speeds = speeds
         self._merit = Merit(speeds, self._cost_weight, FINE, keeps_scarce=False)
 
-    def ran(self, function: str, type_: str, seconds: float) -> None:
-        self.speeds.saw(function, type_, seconds)
+    def ran(self, whose: Whose, type_: str, seconds: float) -> None:
+        self.speeds.saw(whose, type_, seconds)
 
     def observe(self, request: Request, pool: Pool) -> None:
         self._levels = self._merit.levels(request, pool)
@@ -52,7 +52,7 @@ class Gavel(Tightest):
             full = full - np.array(self._levels)[self._merit.groups(pool).of_row[rows]]
         return full, None
 
-    def suits(self, function: str, free: Sequence[str], everything: Sequence[str]) -> float:
+    def suits(self, whose: Whose, free: Sequence[str], everything: Sequence[str]) -> float:
         """How good the best free type is for the function, as a part of the best type there is."""
-        speeds = self.speeds.of(function, everything, np.ones(len(everything)))
+        speeds = self.speeds.of(whose, everything, np.ones(len(everything)))
         return max((speeds[everything.index(type_)] for type_ in free), default=0.0) / float(speeds.max())

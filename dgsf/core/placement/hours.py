@@ -17,7 +17,8 @@ ROOM_LEFT = 87.0  # per device left free
 ROOM_LEFT_LONG = 0.24  # per device left free and second of the task
 OPENING = 147.0
 MISMATCH = 0.1  # per geometric mean of the task's duration and how much longer the device is in use
-STRANDED = 2.0  # as where durations are not known
+STRANDED = 2.0  # as where durations are not known,
+TOGETHER = 0.4  # and this
 SOUGHT = 10.0  # times what its room is worth: on drawn slots of two types, waits are a third and hours the same
 
 
@@ -33,6 +34,12 @@ def hours_cost(until: Floats, rest: Ints, idle: Bools, now: float, duration: flo
 def stranded_cost(stranded: Floats, duration: float) -> Floats:
     """The cost of so many thousandths left without processors: nobody can use them while the task holds those."""
     cost: Floats = STRANDED * (ROOM_LEFT + duration) / WHOLE * stranded
+    return cost
+
+
+def together_cost(lost: Floats, duration: float) -> Floats:
+    """The cost of so many thousandths that nobody can have together while the task is there."""
+    cost: Floats = TOGETHER * (ROOM_LEFT + duration) / WHOLE * lost
     return cost
 
 

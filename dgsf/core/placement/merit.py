@@ -100,7 +100,7 @@ class Merit:
         if request.share == 0 and not request.devices:
             return None
         groups = self.groups(pool)
-        if len(groups.types) < 2 or (groups.alike and not self.speeds.tells(request.function)):
+        if len(groups.types) < 2 or (groups.alike and not self.speeds.tells(request.whose)):
             return None
         accepted = groups.acceptable(request.types)
         if len(accepted) < 2:
@@ -142,7 +142,7 @@ class Merit:
         """Its speed on each group; alike everywhere for what takes its time on any device."""
         if not request.scales:
             return np.ones(len(groups.types))
-        return self.speeds.of(request.function, groups.types, groups.speed)
+        return self.speeds.of(request.whose, groups.types, groups.speed)
 
 
 def _known_speed(request: Request, types: Sequence[str], speeds: Floats) -> float:

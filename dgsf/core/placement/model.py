@@ -12,6 +12,7 @@ from dataclasses import dataclass
 ANY = "any"
 WHOLE = 1000  # thousandths of one device
 NO_SLICE, NEW_SLICE = -1, 0  # instead of the number of a slice
+Whose = tuple[str, str]  # a tenant's function: tenant, function
 PLENTY = 2**60  # more than any node has, where a view does not say
 
 
@@ -96,6 +97,11 @@ class Request:
     def whole(self) -> bool:
         """Whether it wants whole devices, however many slots those have."""
         return self.devices > 0 or self.share == WHOLE
+
+    @property
+    def whose(self) -> Whose:
+        """Functions of one name that belong to different tenants are different functions."""
+        return (self.tenant, self.function)
 
     @property
     def due_s(self) -> float:

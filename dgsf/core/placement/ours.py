@@ -1,10 +1,11 @@
-"""Ours: five terms for where a share or whole devices go; where the duration is known, GPU hours and what others lose.
+"""Ours: six terms for where a share or whole devices go; where the duration is known, GPU hours and what others lose.
 
 The terms, all in thousandths of a device: how much less of the row the popular shapes can use (FGD's gradient), how
-many devices lose the processors they need (stranded), by how much the price of the shared device's room falls, how
-much longer the device stays in use (FGD alone would rather open an idle one), and how full the row is left, as a
-tie-break.  Weights that a request needs draw it to where they are.  Before all that, types that differ in speed or
-price are weighed (`merit`); the terms decide among equals.
+many devices lose the processors they need (stranded), how many can no longer be had together by those who ask for
+several, by how much the price of the shared device's room falls, how much longer the device stays in use (FGD alone
+would rather open an idle one), and how full the row is left, as a tie-break.  Weights that a request needs draw it to
+where they are.  Before all that, types that differ in speed or price are weighed (`merit`); the terms decide among
+equals.
 """
 
 from __future__ import annotations
@@ -18,19 +19,21 @@ import numpy as np
 from dgsf.core.placement.classic import LARGE_CPU, LARGE_GPU, asked
 from dgsf.core.placement.fgd import Fgd, best_columns
 from dgsf.core.placement.fragmentation import Fragmentation
-from dgsf.core.placement.hours import hours_cost, sought_cost, stranded_cost
+from dgsf.core.placement.hours import hours_cost, sought_cost, stranded_cost, together_cost
 from dgsf.core.placement.merit import Levels, Merit
-from dgsf.core.placement.model import WHOLE, Placement, Request
+from dgsf.core.placement.model import WHOLE, Placement, Request, Whose
 from dgsf.core.placement.need import Need
 from dgsf.core.placement.policy import placed
 from dgsf.core.placement.pool import Floats, Ints, Pool
 from dgsf.core.placement.prices import room_prices
 from dgsf.core.placement.speeds import Speeds
+from dgsf.core.placement.together import Together
 from dgsf.core.placement.workload import Popular, Workload
 
 GRADIENT = 0.2
 FIT = 0.1
 STRANDED = 2.0
+TOGETHER = 0.4
 PRICE = 4.0
 LONGER = 150.0
 MEMORY_FIT = 0.01  # among equals, the device with the least memory left,
@@ -63,12 +66,13 @@ class Dgsf(Fgd):
         self._prices: Floats = np.zeros((0, WHOLE + 1))
         self._sized: Ints = np.zeros(0, dtype=np.int64)
         self._sought: Floats | None = None
+        self._together: Together | None = None
 
     def use(self, speeds: Speeds) -> None:
         self._merit = Merit(speeds)
 
-    def ran(self, function: str, type_: str, seconds: float) -> None:
-        self._merit.speeds.saw(function, type_, seconds)
+    def ran(self, whose: Whose, type_: str, seconds: float) -> None:
+        self._merit.speeds.saw(whose, type_, seconds)
 
     def observe(self, request: Request, pool: Pool) -> None:
         super().observe(request, pool)
@@ -76,6 +80,7 @@ class Dgsf(Fgd):
 
     def measure_by(self, popular: Popular, pool: Pool) -> None:
         self._measure = measure = Fragmentation(popular, pool)
+        self._together = Together(popular, pool) or None
         sought = measure.sought()
         self._sought = sought if (sought != sought[:1]).any() else None  # alike for all rows, it says nothing
         sizes, self._sized = np.unique(pool.slot, return_inverse=True)  # what is popular depends on what a slot is
@@ -101,6 +106,10 @@ class Dgsf(Fgd):
         by_row = self._of_type_and_others(pool, need)
         if by_row is not None:
             cost += np.repeat(by_row, able.shape[1])[places]
+        if self._together is not None:
+            opened = (pool.room.ravel()[places] == WHOLE).astype(np.int64)
+            lost = self._together.lost(pool, need, places // able.shape[1], opened)
+            cost += together_cost(lost, need.request.duration_s)
         if need.drawn_to:
             drawn = np.array([row * able.shape[1] + column for row, column in need.drawn_to], dtype=np.int64)
             cost[np.searchsorted(places, drawn[able.ravel()[drawn]])] -= LOCALITY
@@ -129,11 +138,15 @@ class Dgsf(Fgd):
         if self._levels is not None:
             values -= self._worse(pool, rows)
         if need.whole or not need.devices:
+            if self._together is not None:
+                values -= TOGETHER * self._together.lost(pool, need, rows, need.devices)
             return values + GRADIENT * self._measure.fall(pool, need, rows, None), None
         which, columns = np.nonzero(need.columns(pool, rows))
         rows_of = rows[which]
         room = pool.room[rows_of, columns]
         each = values[which] + GRADIENT * self._measure.fall(pool, need, rows_of, columns)
+        if self._together is not None:
+            each -= TOGETHER * self._together.lost(pool, need, rows_of, (room == WHOLE).astype(np.int64))
         sized = self._sized[rows_of]
         each -= PRICE * (self._prices[sized, room] - self._prices[sized, room - need.share[rows_of]])
         each -= LONGER * longer_in_use(pool.tasks[rows_of, columns])

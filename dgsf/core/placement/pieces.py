@@ -44,6 +44,8 @@ class Pieces:
 class _Lengths(dict[int, float]):
     """How long these pieces are together; each sum is made once."""
 
+    __slots__ = ("_times",)
+
     def __init__(self, times: Sequence[float]) -> None:
         super().__init__({0: 0.0})
         self._times = times
@@ -56,6 +58,8 @@ class _Lengths(dict[int, float]):
 
 class _Spreads(dict[int, int]):
     """The lowest bits of the fields of these pieces."""
+
+    __slots__ = ("_fields",)
 
     def __init__(self, fields: Sequence[int]) -> None:
         super().__init__({0: 0})

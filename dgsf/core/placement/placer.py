@@ -2,8 +2,8 @@
 
 Scores are kept per shape of request, those of shapes that came lately.  When a shape comes again, only the rows that
 changed since are looked at anew, and only those that have room are scored, so a decision costs little more than one
-look over the rows.  Weights change the score of the few devices where they are, so only those are scored for each
-request.  It decides; booking is the pool's.
+look over the rows.  Where many are scored at once, one of those that look alike is.  Weights change the score of the
+few devices where they are, so only those are scored for each request.  It decides; booking is the pool's.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from random import Random
 
 import numpy as np
 
+from dgsf.core.placement.looks import Looks
 from dgsf.core.placement.model import Placement, Refusal, Request
 from dgsf.core.placement.need import Need
 from dgsf.core.placement.policy import Policy
@@ -26,6 +27,7 @@ SHAPES = 4096  # kept at most,
 SCORES_BYTES = 2**28  # and no more than so much memory: shapes have 24 bytes for every row, 62,120 rows 1.5 MB
 FEW = 64  # devices with the weights of a request; where there are more, its function's scores are kept too
 BLOCK = 4096  # rows that are scored at once: what is computed for them stays in the processor's caches
+MANY = 256  # rows to score, from which on those that look alike are scored once
 RANK_STEP = 1e9  # a preferred type wins over any score
 
 
@@ -51,6 +53,7 @@ class Placer:
         self.policy = policy
         self._random = random
         self._scores: OrderedDict[object, _Scores] = OrderedDict()  # the shape that came last is the last
+        self._looks = Looks(pool) if policy.by_looks else None
         self._most_shapes = max(16, min(SHAPES, SCORES_BYTES // (24 * max(1, len(pool.nodes)))))
 
     def place(self, request: Request, only: Part | None = None) -> Placement | Refusal:
@@ -116,6 +119,15 @@ class Placer:
         if self.pool.hidden is not None:
             stale &= ~self.pool.hidden
         rows = np.flatnonzero(stale)
+        if self._looks is None or len(rows) < MANY or scores.need.drawn_to:
+            self._refresh_all(scores, rows)
+            return
+        different, like = self._looks.one_of_each(rows)
+        self._refresh_all(scores, different)
+        scores.seen[rows] = self.pool.changes[rows]
+        scores.values[rows], scores.columns[rows] = scores.values[like], scores.columns[like]
+
+    def _refresh_all(self, scores: _Scores, rows: Ints) -> None:
         for start in range(0, len(rows), BLOCK):
             self._refresh(scores, rows[start : start + BLOCK])
 

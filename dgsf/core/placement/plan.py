@@ -100,14 +100,15 @@ class _Batch:
 
 
 def _search(search: SideBySide, orders: Iterable[list[int]], width: int) -> list[Holding]:
-    best, chosen = float("inf"), search.start
+    least, gpus, _ = search.start
+    best = float("inf")
     for order in orders:
         found = search.best(order, width, best)
         if found:
-            best, chosen = found.least, found
-        if best <= search.start.least + SAME:
+            best, gpus, _ = found
+        if best <= least + SAME:
             break
-    return chosen.gpus[:-1]  # without the one that holds nothing
+    return gpus[:-1]  # without the one that holds nothing
 
 
 def _orders(tasks: Sequence[Interval], slicing: Slicing | None, first: int, whole: bool) -> Iterator[list[int]]:

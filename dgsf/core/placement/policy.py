@@ -11,7 +11,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from dgsf.core.placement.model import NO_SLICE, Placement, Request
+from dgsf.core.placement.model import NO_SLICE, Placement, Request, Whose
 from dgsf.core.placement.need import Need
 from dgsf.core.placement.pool import Bools, Floats, Ints, Pool
 from dgsf.core.placement.speeds import Speeds
@@ -22,6 +22,7 @@ class Policy:
 
     name: ClassVar[str] = "first_fit"
     names_device: ClassVar[bool] = False  # `score` also says which device of each row it means
+    by_looks: ClassVar[bool] = False  # `able` and `score` go by what `Looks` tells apart, and are dear
     drawn: ClassVar[bool] = False  # devices that have the weights of a request are scored otherwise
     epoch: int = 0  # raised when what it has learned makes every kept score old
 
@@ -34,7 +35,7 @@ class Policy:
     def use(self, speeds: Speeds) -> None:
         """What is known of how fast functions run on each type; most policies do not look at it."""
 
-    def ran(self, function: str, type_: str, seconds: float) -> None:
+    def ran(self, whose: Whose, type_: str, seconds: float) -> None:
         """A run has ended on a device of this type; policies that learn speeds do it here."""
 
     def cache_key(self, request: Request) -> object:

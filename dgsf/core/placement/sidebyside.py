@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from operator import itemgetter
-from typing import NamedTuple
 
 from dgsf.core.placement.holdings import FreeShares, Holding, OwnedSlices, Slicing, Ways
 from dgsf.core.placement.needed import gpus_needed, levels
@@ -20,14 +19,32 @@ SAME = 1e-9
 Groups = Sequence[Sequence[Sequence[int]]]  # of each GPU, of each slice: tasks
 
 
-class Unfinished(NamedTuple):
-    """A plan of some of the tasks."""
+class Lacking(dict[int, "Lacking"]):
+    """What is needed beyond the GPUs in use; by pieces, what is lacking once one GPU more is in use in them.
 
-    least: float  # what it will cost at least; once it is finished, what it costs
-    gpus: list[Holding]  # the last one holds nothing yet
-    lacking: tuple[int, ...]  # the pieces in which one GPU more is needed, two more, and so on; then none
+    Plans side by side lack the same most of the time, so each is found once.
+    """
+
+    __slots__ = ("_known", "enough", "levels")
+
+    def __init__(self, levels: tuple[int, ...], known: dict[tuple[int, ...], Lacking]) -> None:
+        self.levels = levels  # the pieces in which one GPU more is needed, two more, and so on; then none
+        self.enough = ~levels[0]  # the pieces in which one GPU more costs its time
+        self._known = known
+
+    def __missing__(self, new: int) -> Lacking:
+        levels, old = self.levels, ~new
+        less = tuple([(one & old) | (two & new) for one, two in zip(levels, (*levels[1:], 0), strict=True)])
+        found = self._known.get(less)
+        if found is None:
+            found = self._known[less] = Lacking(less, self._known)
+        self[new] = found
+        return found
 
 
+# A plan of some of the tasks: what it will cost at least (once it is finished, what it costs); the GPUs, the last of
+# which holds nothing yet; and what it lacks.
+Unfinished = tuple[float, list[Holding], Lacking]
 _Candidate = tuple[float, Unfinished, int, int]  # least, before, GPU, place on it
 _promise = itemgetter(0)
 
@@ -41,25 +58,25 @@ class SideBySide:
             FreeShares(tasks, self._pieces) if slicing is None else OwnedSlices(tasks, self._pieces, slicing)
         )
         self._nothing = self._ways.of(())
-        self._places = [_Places(self._ways, self._pieces.spans[task], task) for task in range(len(tasks))]
-        self.start = self._begun(levels(gpus_needed(tasks, self._pieces, slicing)), held)
+        self._places = [self._ways.places(task) for task in range(len(tasks))]
+        self.start = self._begun(Lacking(levels(gpus_needed(tasks, self._pieces, slicing)), {}), held)
 
-    def _begun(self, lacking: tuple[int, ...], held: Groups) -> Unfinished:
+    def _begun(self, lacking: Lacking, held: Groups) -> Unfinished:
         length = self._pieces.length
         gpus = [self._ways.of(groups) for groups in held]
-        least = sum([length[level] for level in lacking])
+        least = sum([length[level] for level in lacking.levels])
         for holding in gpus:
-            least += length[holding.busy & ~lacking[0]]
-            lacking = _less(lacking, holding.busy)
-        return Unfinished(least, [*gpus, self._nothing], lacking)
+            least += length[holding.busy & lacking.enough]
+            lacking = lacking[holding.busy]
+        return (least, [*gpus, self._nothing], lacking)
 
     def best(self, order: Sequence[int], width: int, below: float) -> Unfinished | None:
         """The plan that costs least, of those found by placing tasks in this order; none if none is below this."""
         plans = [self.start]
-        for task in order:
+        for place, task in enumerate(order, start=1):
             candidates = self._candidates(plans, task, below - SAME)
             candidates.sort(key=_promise)
-            plans = [self._made(candidate, task) for candidate in candidates[:width]]
+            plans = self._made(candidates[: width if place < len(order) else 1], task)
         return plans[0] if plans else None
 
     def _candidates(self, plans: Sequence[Unfinished], task: int, below: float) -> list[_Candidate]:
@@ -68,39 +85,26 @@ class SideBySide:
         found: list[_Candidate] = []
         for plan in plans:
             least, gpus, lacking = plan
-            enough = ~lacking[0]
+            enough = lacking.enough
             for gpu, holding in enumerate(gpus):
-                here, new = places[holding]
-                if here:
+                could = places[holding]
+                if could is not None:
+                    here, new = could
                     promised = least + length[new & enough]
                     if promised < below:
                         for place in here:
                             found.append((promised, plan, gpu, place))  # noqa: PERF401 (mostly one: a list takes longer)
         return found
 
-    def _made(self, candidate: _Candidate, task: int) -> Unfinished:
-        least, (_, gpus, lacking), gpu, place = candidate
-        before, gpus = gpus[gpu], gpus.copy()
-        gpus[gpu] = self._ways.taken(before, task, place)
-        if before is self._nothing:
-            gpus.append(before)
-        return Unfinished(least, gpus, _less(lacking, self._pieces.spans[task] & ~before.busy))
-
-
-class _Places(dict[Holding, tuple[Sequence[int], int]]):
-    """Where GPUs could take this task, and in which pieces they would be newly in use; found once for each."""
-
-    def __init__(self, ways: Ways, span: int, task: int) -> None:
-        self._ways, self._span, self._task = ways, span, task
-
-    def __missing__(self, holding: Holding) -> tuple[Sequence[int], int]:
-        self[holding] = found = (self._ways.places(holding, self._task), self._span & ~holding.busy)
-        return found
-
-
-def _less(lacking: tuple[int, ...], new: int) -> tuple[int, ...]:
-    """What is lacking once one GPU more is in use in these pieces."""
-    if not new & lacking[0]:
-        return lacking
-    more = (*lacking[1:], 0)
-    return tuple([(one & ~new) | (two & new) for one, two in zip(lacking, more, strict=True)])
+    def _made(self, candidates: Sequence[_Candidate], task: int) -> list[Unfinished]:
+        """These plans, with the task; all in one call, since there are hundreds of them in a millisecond."""
+        taken, span, nothing = self._ways.taken, self._pieces.spans[task], self._nothing
+        made: list[Unfinished] = []
+        for least, (_, gpus, lacking), gpu, place in candidates:
+            before, gpus = gpus[gpu], gpus.copy()
+            gpus[gpu] = taken(before, task, place)
+            if before is nothing:
+                gpus.append(before)
+            new = span & ~before.busy & ~lacking.enough
+            made.append((least, gpus, lacking[new] if new else lacking))
+        return made

@@ -2,7 +2,8 @@
 
 A table and run times tell only how types compare for one function; the level stays that of the declared speeds.  Of
 types that were not tried, the declared speed is believed; of tried ones it counts like a few runs, so that a handful
-of odd ones changes little.  Nothing here does I/O.
+of odd ones changes little.  A table is for functions of that name, whoever has them; runs are of one tenant's function
+and say nothing of another's.  Nothing here does I/O.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dgsf.core.placement.model import Whose
 from dgsf.core.placement.pool import Floats
 
 PRIOR = 8.0  # runs that the declared speed counts as
@@ -44,34 +46,34 @@ class Speeds:
         self._stated: dict[str, dict[str, float]] = {}
         for (function, type_), speed in (table or {}).items():
             self._stated.setdefault(function, {})[type_.lower()] = speed
-        self._runs: OrderedDict[str, dict[str, _Runs]] = OrderedDict()
+        self._runs: OrderedDict[Whose, dict[str, _Runs]] = OrderedDict()
 
-    def saw(self, function: str, type_: str, seconds: float) -> None:
+    def saw(self, whose: Whose, type_: str, seconds: float) -> None:
         """A run has ended; without what it took to load and start."""
-        if function in self._stated:
+        if whose[1] in self._stated:
             return
-        runs = self._runs.setdefault(function, {})
-        self._runs.move_to_end(function)
+        runs = self._runs.setdefault(whose, {})
+        self._runs.move_to_end(whose)
         if len(self._runs) > FUNCTIONS:
             self._runs.popitem(last=False)
         runs.setdefault(type_.lower(), _Runs()).add(seconds)
 
-    def tells(self, function: str) -> bool:
+    def tells(self, whose: Whose) -> bool:
         """Whether more may be known of the function than devices declare: one type alone compares with nothing."""
-        return len(self._stated.get(function) or self._runs.get(function) or ()) > 1
+        return len(self._stated.get(whose[1]) or self._runs.get(whose) or ()) > 1
 
     def stated(self, function: str) -> Mapping[str, float]:
         """What the table says of it, by type in lower case."""
         return self._stated.get(function, {})
 
-    def of(self, function: str, types: Sequence[str], declared: Floats) -> Floats:
+    def of(self, whose: Whose, types: Sequence[str], declared: Floats) -> Floats:
         """Its speed on devices of these types, at the level of the speeds that they declare."""
         names = [type_.lower() for type_ in types]
-        stated = self._stated.get(function)
+        stated = self._stated.get(whose[1])
         if stated is not None:
             found = {place: (math.log(stated[name]), 1.0) for place, name in enumerate(names) if name in stated}
             return _levelled(found, declared, 0.0)
-        runs = self._runs.get(function, {})
+        runs = self._runs.get(whose, {})
         seen = {place: (-runs[name].mean, float(runs[name].count)) for place, name in enumerate(names) if name in runs}
         return _levelled(seen, declared, PRIOR)
 

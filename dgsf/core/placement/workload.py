@@ -38,10 +38,10 @@ def _share_of(request: Request) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Popular:
-    """The popular shapes as arrays, most popular first, their weights adding up to one."""
+    """The popular shapes as arrays, most popular first."""
 
     types: tuple[tuple[str, ...], ...]
-    weight: Floats
+    count: Floats  # how often each came: whole numbers, so that sums are exact in whichever order they are made
     cpu: Ints
     share: Ints
     devices: Ints
@@ -98,7 +98,7 @@ class Workload:
                 break
         return Popular(
             types=tuple(shape[0] for shape, _ in chosen),
-            weight=np.array([count / covered for _, count in chosen], dtype=np.float64),
+            count=np.array([count for _, count in chosen], dtype=np.float64),
             cpu=np.array([shape[1] for shape, _ in chosen], dtype=np.int64),
             share=np.array([shape[2] for shape, _ in chosen], dtype=np.int64),
             devices=np.array([shape[3] for shape, _ in chosen], dtype=np.int64),

@@ -15,8 +15,10 @@ from typing import Any, Protocol
 import torch
 
 from dgsf.remoting.executor.codes import meta_of
+from dgsf.remoting.executor.convolutions import by_onednn
 from dgsf.remoting.executor.kinds import Prepared
 from dgsf.remoting.executor.memory import storage_bytes
+from dgsf.remoting.executor.pooling import by_channels
 from dgsf.remoting.executor.stand_ins import on_cpu
 from dgsf.remoting.executor.zeroed import zeroing
 
@@ -99,12 +101,16 @@ class Host:
     prepared: type[Prepared] = Prepared
     values = True
 
-    def __init__(self) -> None:
+    def __init__(self, torchs_choice: bool = True) -> None:
+        self._torchs_choice = torchs_choice  # of kernels, also where another one is quicker
         self._since = 0
         self._used_ns = 0
 
     def bind(self, overload: Any, name: str) -> Callable[..., Any]:
-        return zeroing(name, on_cpu(name, quickest(overload, name)))
+        kernel = quickest(overload, name)
+        if not self._torchs_choice:
+            kernel = by_channels(name, by_onednn(name, kernel))
+        return zeroing(name, on_cpu(name, kernel))
 
     def begin(self) -> None:
         self._since = time.perf_counter_ns()

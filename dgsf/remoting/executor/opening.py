@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from dgsf.core.devices import KERNELS_OPTION, TORCHS_CHOICE
 from dgsf.errors import StartError
 from dgsf.fabric.devices.sim import timing_of
 from dgsf.remoting.executor.cudadevice import CudaDevice
@@ -15,7 +16,7 @@ from dgsf.remoting.executor.simdevice import SimDevice
 def open_device(kind: str, options: dict[str, Any]) -> Device:
     """The device of this worker."""
     if kind == "cpu":
-        return Host()
+        return Host(torchs_choice=options.get(KERNELS_OPTION) == TORCHS_CHOICE)
     if kind == "cuda":
         return CudaDevice()
     if kind == "sim":

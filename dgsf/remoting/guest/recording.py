@@ -1,11 +1,13 @@
 """A stream that notes what a program does with its device: when it issued each command, and where it waited.
 
 It wraps a real stream and changes nothing of it.  Together with the executor's clock of the calls this becomes the
-`Recording` from which the performance model predicts other links.  For profiles only: noting costs about a microsecond.
+`Recording` from which the performance model predicts other links.  Threads use it one after the other, as they do with
+the real one, so what was counted belongs to one command.  For profiles only: noting costs about a microsecond.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -29,6 +31,7 @@ class Event(NamedTuple):
     up_bytes: int
     down_bytes: int
     waited: bool
+    behind: int = 0  # how long it could not begin because another thread waited for an answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +52,8 @@ class RecordingStream:
         self.began = self.ended = 0
         self.free = real.free
         self._now = now_ns
+        self._lock = threading.RLock()
+        self._answered = 0  # when the latest wait for an answer ended
 
     def start(self) -> None:
         """Forget what was before, and note from now on; waits for what is still under way, which is no part of it."""
@@ -67,15 +72,19 @@ class RecordingStream:
         return events
 
     def _noted(self, name: str, do: Callable[..., Any], *args: Any) -> Any:
-        began = self._now()
-        calls, up, down, trips = self.real.counts()
-        try:
-            return do(*args)
-        finally:
-            now_calls, now_up, now_down, now_trips = self.real.counts()
-            call = now_calls if now_calls != calls else 0
-            event = Event(name, began, self._now(), call, now_up - up, now_down - down, now_trips != trips)
-            self.events.append(event)
+        wanted = self._now()
+        with self._lock:
+            behind = max(0, self._answered - wanted)
+            began = self._now()
+            calls, up, down, trips = self.real.counts()
+            try:
+                return do(*args)
+            finally:
+                now_calls, now_up, now_down, now_trips = self.real.counts()
+                call, waited, ended = now_calls if now_calls != calls else 0, now_trips != trips, self._now()
+                self.events.append(Event(name, began, ended, call, now_up - up, now_down - down, waited, behind))
+                if waited:
+                    self._answered = ended
 
     def call(self, kind: Kind, handles: list[int], floats: Sequence[float] = ()) -> int:
         out: int = self._noted(kind.op, self.real.call, kind, handles, floats)
@@ -121,6 +130,7 @@ class RecordingStream:
         self._noted("flush", self.real.flush)
 
     def forked(self) -> None:
+        self._lock = threading.RLock()  # as the real one does
         self.real.forked()
 
     def close(self) -> None:
@@ -136,7 +146,7 @@ def recording_of(
     for event in events:
         issued = event.began if event.waited else event.ended
         guest_us = (issued - last) / 1e3 - link.command_us - noting_us
-        last = event.ended
+        last = max(last, event.ended)
         if event.up_bytes >= BULK_BYTES and event.waited:  # the device side asked for it first: a round trip more
             commands.append(Command(0.0, sync=True, guest_us=max(0.0, guest_us)))
             guest_us = 0.0
@@ -147,6 +157,15 @@ def recording_of(
         commands.append(Command(kernel_us, event.up_bytes, down, event.waited, max(0.0, guest_us)))
     commands.append(Command(0.0, guest_us=max(0.0, (ended - last) / 1e3)))  # no command: the link has no part in it
     return Recording(commands)
+
+
+def waited_ns(events: Sequence[Event], began: int, ended: int) -> int:
+    """For how much of this time somebody waited for an answer, whoever and however many."""
+    waited, until = 0, began
+    for event in sorted((event for event in events if event.waited), key=lambda event: event.began):
+        waited += max(0, min(event.ended, ended) - max(event.began, until))
+        until = max(until, event.ended)
+    return waited
 
 
 def mean_serve_us(events: Sequence[Event], took: Mapping[int, Took]) -> float:
