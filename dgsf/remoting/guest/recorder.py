@@ -51,6 +51,7 @@ class Recorder:
         self.library = Library()
         self.low: float = 0  # `on_low` is called when no more handles than this are in use
         self.on_low: Callable[[], None] = lambda: None
+        self.on_frees: Callable[[], None] | None = None  # called when frees became a record, if they do not ride along
         self._freed_count = 0
         self._lowest = self._lowest_before = 0
         self._traces = traces
@@ -246,6 +247,11 @@ class Recorder:
 
     def _note_frees(self, handles: list[int]) -> None:
         run = self._run
+        if self.on_frees is not None:
+            self.cut()
+            self.records.append([_FREE, handles])
+            self.on_frees()
+            return
         if run is None:
             self.records.append([_FREE, handles])
             if self._segment:
