@@ -126,7 +126,7 @@ class Uploads:
         return [_KNOWN, handle, shape[0], shape[1], data.nbytes, digest]
 
     def settle(self) -> None:
-        """The owners have given up what they would: what somebody still holds is copied, and sent if it is under way."""
+        """The owners gave up what they would: what somebody still holds is copied, and sent if it is under way."""
         under_way, self._under_way = self._under_way, set()
         kept = []
         for digest, tensor in list(self._borrowed.items()):  # another thread may be borrowing more
