@@ -17,6 +17,7 @@ import msgspec
 from dgsf.errors import DgsfError, FunctionError, OutOfMemory, ResultNotJson, ResultNotSendable, ResultTooLarge
 from dgsf.fabric.hints import network_hint
 from dgsf.sdk.failures import describe
+from dgsf.sdk.pickles import dumps
 from dgsf.wire.messages import Codec, Failure, clip_failure
 
 _decode_json = msgspec.json.Decoder().decode
@@ -88,7 +89,7 @@ def write_result(value: Any, reply: int, limit: int) -> tuple[int, bytes]:
 
 def _to_pickle(value: Any) -> bytes:
     try:
-        data: bytes = cloudpickle.dumps(value)
+        data = dumps(value)
     except DgsfError as error:  # out of the user's own __reduce__
         raise UserRaised(error) from None
     except MemoryError:

@@ -1,7 +1,8 @@
 """The torch dialect: the records inside COMMAND and ANSWER frames of a session.
 
 A COMMAND body is a MessagePack array of records, done strictly in order; frames are numbered from 1 without
-gaps.  A record is an array.  One that starts with a number >= 0 is a call of that kind:
+gaps.  A body that is too long for a frame goes on in the next ones: all but the last have FLAG_MORE.  A record
+is an array.  One that starts with a number >= 0 is a call of that kind:
 
     [kind, out, handles] or [kind, out, handles, floats]
 
@@ -95,6 +96,8 @@ CONSTANT = "t"
 INLINE_BYTES = 64 * 1024
 BULK_BYTES = 1024 * 1024  # of one bulk frame
 BULK_HEADER = struct.Struct("<I")
+COMMAND_BYTES = 16 * 1024 * 1024  # of one body at most, however many frames it takes
+MAX_LIST = 1 << 20  # tensors or numbers among the arguments of one operation
 DRAFT_PREFIX = "."  # of the file of a content that is not whole yet, beside those that are named by their hash
 
 DTYPES = (

@@ -9,6 +9,7 @@ import json
 from typing import Any
 
 from dgsf.errors import DgsfError, UsageError
+from dgsf.sdk.pickles import dumps
 from dgsf.sdk.plan import Reply
 
 PICKLE = "application/vnd.dgsf.pickle"
@@ -19,10 +20,8 @@ BYTES = "application/octet-stream"
 
 def dump_arguments(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
     """The bytes of a call's arguments."""
-    import cloudpickle
-
     try:
-        data: bytes = cloudpickle.dumps((args, kwargs))
+        data = dumps((args, kwargs))
     except Exception as error:
         raise UsageError(f"an argument cannot be sent: {_culprit(args, kwargs) or error}") from error
     return data
@@ -30,12 +29,10 @@ def dump_arguments(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
 
 def _culprit(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
     """Which argument it is that cannot be pickled, for the message."""
-    import cloudpickle
-
     named = [*((f"number {index + 1}", value) for index, value in enumerate(args)), *kwargs.items()]
     for name, value in named:
         try:
-            cloudpickle.dumps(value)
+            dumps(value)
         except Exception as error:
             return f"argument {name} of type {type(value).__qualname__}: {error}"
     return ""

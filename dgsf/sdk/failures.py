@@ -21,6 +21,7 @@ from typing import Any
 
 from dgsf.config import KIB
 from dgsf.errors import DgsfError, FunctionError, RemoteError
+from dgsf.sdk.pickles import dumps
 from dgsf.sdk.traces import Frame, remote_traceback
 
 MAX_PICKLE_BYTES = 256 * KIB
@@ -126,7 +127,7 @@ def _pickled(exc: BaseException) -> str | None:
     import cloudpickle
 
     try:
-        data = cloudpickle.dumps(exc)
+        data: bytes | None = dumps(exc)
         cloudpickle.loads(data)
     except Exception:  # often an __init__ that wants other arguments than it gave to Exception
         data = _pickled_bare(exc)
@@ -140,7 +141,7 @@ def _pickled_bare(exc: BaseException) -> bytes | None:
 
     for held in (vars(exc), {}):
         try:
-            data: bytes = cloudpickle.dumps(_Bare(type(exc), exc.args, held))
+            data = dumps(_Bare(type(exc), exc.args, held))
             cloudpickle.loads(data)
         except Exception:  # noqa: S112 - the next try holds less
             continue

@@ -47,7 +47,7 @@ class Kind(IntEnum):
     JOIN = 22  # to a function host: hand this connection to a worker that runs already, for its session
 
 
-FLAG_MORE = 1  # on ITEM and STATE: another piece of the same payload follows
+FLAG_MORE = 1  # on ITEM, STATE and COMMAND: another piece of the same payload follows
 FLAG_BULK = 2  # on COMMAND and ANSWER: the body is raw bytes behind a number, not records
 FLAG_GIVEN_UP = 1  # on CANCEL
 _KINDS = frozenset(int(kind) for kind in Kind)

@@ -15,7 +15,7 @@ from dgsf.remoting.executor.local import LocalExecutors, LocalSpec
 from dgsf.remoting.guest.attach import bind
 from dgsf.remoting.guest.kinds import Kind
 from dgsf.remoting.guest.lending import lending
-from dgsf.remoting.guest.modes import parse_modes
+from dgsf.remoting.guest.modes import SWITCHES, parse_modes
 from dgsf.remoting.guest.recording import RecordingStream
 from dgsf.remoting.guest.session_stream import SessionStream
 from dgsf.remoting.protocol import FLOAT, TENSOR
@@ -78,7 +78,10 @@ def run(stream: SessionStream, weight: int, turn: int) -> torch.Tensor:
 
 
 # --- values -----------------------------------------------------------------------------------
-@pytest.mark.parametrize("modes", ["full", "full,-traces", "full,-known,-coalesce", "naive"])
+EVERY_SWITCH = ["full", *(f"full,-{switch}" for switch in SWITCHES), "full,-known,-coalesce", "naive", "naive,-frees"]
+
+
+@pytest.mark.parametrize("modes", EVERY_SWITCH)
 def test_values_come_back_as_they_should(open_stream: Opener, modes: str) -> None:
     stream = open_stream(modes)
     for tensor in (
@@ -95,6 +98,56 @@ def test_values_come_back_as_they_should(open_stream: Opener, modes: str) -> Non
     first = stream.call(SPLIT, [x])
     assert stream.fetch(stream.call(ADD, [first, first + 1])).tolist() == [2.0, 4.0]
     assert stream.meta(first + 1) == (torch.float32, (2,), (1,), 2)
+
+
+@pytest.mark.parametrize("modes", EVERY_SWITCH)
+def test_a_program_has_the_same_results_whatever_is_switched_off(open_stream: Opener, modes: str) -> None:
+    stream = open_stream(modes)
+    with bind(stream) as device:
+        torch.manual_seed(3)
+        model = torch.nn.Sequential(torch.nn.Linear(200, 300), torch.nn.ReLU(), torch.nn.Linear(300, 5)).to(device)
+        optimizer = torch.optim.AdamW(model.parameters())
+        batches = [torch.randn(100, 200) for _ in range(6)]
+        for batch in batches:
+            optimizer.zero_grad()
+            loss = model(batch.to(device)).square().mean()
+            loss.backward()
+            optimizer.step()
+        found = [loss.item(), *(parameter.detach().cpu() for parameter in model.parameters())]
+    torch.manual_seed(3)
+    model = torch.nn.Sequential(torch.nn.Linear(200, 300), torch.nn.ReLU(), torch.nn.Linear(300, 5))
+    optimizer = torch.optim.AdamW(model.parameters())
+    for _ in batches:
+        batch = torch.randn(100, 200)
+        optimizer.zero_grad()
+        loss = model(batch).square().mean()
+        loss.backward()
+        optimizer.step()
+    torch.testing.assert_close(found, [loss.item(), *(parameter.detach() for parameter in model.parameters())])
+
+
+def test_frees_ride_along_unless_switched_off(open_stream: Opener) -> None:
+    trips, live = {}, {}
+    for modes in ("full", "full,-frees"):
+        stream = open_stream(modes)
+        weight = stream.upload(torch.ones(8))
+        for turn in range(5):
+            run(stream, weight, turn)
+        trips[modes] = stream.traffic["round_trips"]
+        live[modes] = stream.memory()[0]
+    assert trips["full"] == 5
+    assert trips["full,-frees"] > 5 * 100  # a run has 119 temporaries
+    assert live["full"] == live["full,-frees"]
+
+
+def test_transfers_overlap_with_the_program_unless_switched_off(open_stream: Opener) -> None:
+    trips = {}
+    for modes in ("full,-known", "full,-known,-overlap"):
+        stream = open_stream(modes)
+        handles = [stream.upload(torch.full((400_000,), float(turn))) for turn in range(5)]
+        assert [stream.fetch(handle)[7].item() for handle in handles] == [0.0, 1.0, 2.0, 3.0, 4.0]
+        trips[modes] = stream.traffic["round_trips"]
+    assert trips == {"full,-known": 5, "full,-known,-overlap": 15}
 
 
 @pytest.mark.parametrize("modes", ["full", "naive"])

@@ -142,7 +142,11 @@ def outcome(
 
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
-    BODY, st.integers(1, 5), KILLS, st.sampled_from(["full", "full,-traces", "full,-known,-coalesce"]), st.booleans()
+    BODY,
+    st.integers(1, 5),
+    KILLS,
+    st.sampled_from(["full", "full,-frees,-overlap", "full,-traces", "full,-known,-coalesce"]),
+    st.booleans(),
 )
 @example(["add", "add", "add", "broken", "checkpoint", "fetch"], 3, [], "full,-traces", False)  # an error inside a run
 @example(["add", "add", "broken"], 1, [1, 8, None], "full", True)  # an error found while a crash was looked for

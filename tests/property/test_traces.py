@@ -1,4 +1,7 @@
-"""However a program repeats itself, what is sent by traces is exactly what would be sent without them."""
+"""However a program repeats itself, what is sent by traces is exactly what would be sent without them.
+
+The same with few numbers for kinds, which then mean others all the time.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dgsf.remoting.guest.kinds import Kind
+from dgsf.remoting.guest.numbers import MAX_KINDS
 from dgsf.remoting.guest.recorder import Recorder
 from tests.support.wire_reader import WireReader
 
@@ -32,8 +36,8 @@ PROGRAM = st.lists(st.tuples(BODY, st.integers(1, 9)), min_size=1, max_size=4).f
 class Player:
     """Plays a program into a recorder; handles come from a few fixed ones and the latest results."""
 
-    def __init__(self, traces: bool) -> None:
-        self.recorder = Recorder(traces=traces)
+    def __init__(self, traces: bool, kinds: int = MAX_KINDS) -> None:
+        self.recorder = Recorder(traces=traces, kinds=kinds)
         self.reader = WireReader()
         self.live = [self.recorder.new_handle() for _ in range(4)]
         self.turn = 0
@@ -71,22 +75,50 @@ class Player:
         self.reader.read(self.recorder.take())
 
 
-@settings(max_examples=300, deadline=None)
-@given(PROGRAM)
-def test_traces_say_the_same_as_plain_records(program: tuple[list[tuple[list[Action], int]], list[int]]) -> None:
+Program = tuple[list[tuple[list[Action], int]], list[int]]
+
+
+def played(program: Program, *players: Player) -> None:
     blocks, order = program
-    traced, plain = Player(traces=True), Player(traces=False)
     for index in order:
         body, times = blocks[index]
         for action in body * times:
-            traced.play(action)
-            plain.play(action)
-    for player in (traced, plain):
+            for player in players:
+                player.play(action)
+    for player in players:
         player.boundary()
         player.take()
-    assert repr(traced.reader.done) == repr(plain.reader.done)
-    assert traced.recorder.calls == plain.recorder.calls
-    assert traced.recorder.next_handle == plain.recorder.next_handle
+
+
+def assert_same(one: Player, other: Player) -> None:
+    assert repr(one.reader.done) == repr(other.reader.done)
+    assert one.recorder.calls == other.recorder.calls
+    assert one.recorder.next_handle == other.recorder.next_handle
+
+
+@settings(max_examples=300, deadline=None)
+@given(PROGRAM)
+def test_traces_say_the_same_as_plain_records(program: Program) -> None:
+    traced, plain = Player(traces=True), Player(traces=False)
+    played(program, traced, plain)
+    assert_same(traced, plain)
+
+
+@settings(max_examples=300, deadline=None)
+@given(PROGRAM, st.integers(1, 6), st.booleans())
+def test_few_numbers_for_kinds_say_the_same_as_many(program: Program, kinds: int, traces: bool) -> None:
+    few, many = Player(traces, kinds), Player(traces=False)
+    played(program, few, many)
+    assert_same(few, many)
+    assert_another_device_would_be_told_the_same(few)
+
+
+def assert_another_device_would_be_told_the_same(player: Player) -> None:
+    """Of the kinds and templates that can still be named: a template means what it meant when it was defined."""
+    anew = WireReader()
+    anew.read(player.recorder.all_definitions())
+    for number in player.recorder.library.templates:
+        assert repr(anew.traces[number]) == repr(player.reader.traces[number])
 
 
 def test_a_loop_with_boundaries_is_sent_by_runs() -> None:

@@ -16,7 +16,7 @@ class WireReader:
         self.done: list[tuple[Any, ...]] = []
         self.runs = 0
         self._kinds: dict[int, str] = {}
-        self._traces: dict[int, list[Any]] = {}
+        self.traces: dict[int, list[Any]] = {}
 
     def read(self, records: list[Any]) -> None:
         for record in msgspec.msgpack.decode(msgspec.msgpack.encode(records)):
@@ -33,7 +33,7 @@ class WireReader:
         elif first == Record.ASK:
             self._call(record[2], record[3], record[4], record[5])
         elif first == Record.TRACE:
-            self._traces[record[1]] = [
+            self.traces[record[1]] = [
                 entry if entry[0] < 0 else [self._kinds[entry[0]], *entry[1:]] for entry in record[2]
             ]
         elif first == Record.RUN:
@@ -49,7 +49,7 @@ class WireReader:
         self.runs += 1
         waiting = list(floats or [])
         assert start < stop
-        for entry in self._traces[trace][start:stop]:
+        for entry in self.traces[trace][start:stop]:
             handles = [
                 (code >> 1) + (base if code & 1 else 0) for code in (entry[1] if entry[0] == Record.FREE else entry[2])
             ]

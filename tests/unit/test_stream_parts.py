@@ -15,7 +15,7 @@ from dgsf.remoting.guest.checkpoint import NOTHING, absorb
 from dgsf.remoting.guest.journal import Journal, Transfer, encode_records, join_bodies
 from dgsf.remoting.guest.kinds import Kind
 from dgsf.remoting.guest.lines import Lines, here
-from dgsf.remoting.guest.modes import FULL, NAIVE, parse_modes
+from dgsf.remoting.guest.modes import FULL, NAIVE, SWITCHES, parse_modes
 from dgsf.remoting.guest.recorder import Recorder
 from dgsf.remoting.protocol import TENSOR, Record
 
@@ -28,6 +28,14 @@ def test_modes_are_full_unless_switched_off() -> None:
     assert parse_modes("naive") == NAIVE
     modes = parse_modes("full,-traces, -known")
     assert (modes.traces, modes.known, modes.coalesce, modes.naive) == (False, False, True, False)
+
+
+def test_every_way_of_hiding_latency_has_a_switch() -> None:
+    assert set(SWITCHES) == {"coalesce", "traces", "known", "shapes", "elements", "frees", "overlap", "survival"}
+    for switch in SWITCHES:
+        assert not getattr(parse_modes(f"full,-{switch}"), switch)
+    with pytest.raises(ConfigError, match="-frees, -overlap"):
+        parse_modes("full,-free")
 
 
 @pytest.mark.parametrize("text", ["fast", "full,traces", "full,-speed", "-traces"])

@@ -14,10 +14,9 @@ import torch
 
 from dgsf.errors import OpNotAllowed, ProtocolError, RemoteOpError
 from dgsf.remoting.executor.codes import count_of, dtype_of, layout_of, memory_format_of, sizes_of
-from dgsf.remoting.protocol import COMPLEX, CONSTANT, FLOAT, TENSOR
+from dgsf.remoting.protocol import COMPLEX, CONSTANT, FLOAT, MAX_LIST, TENSOR
 
 MAX_CONSTANT_BYTES = 64 * 1024
-MAX_LIST = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)

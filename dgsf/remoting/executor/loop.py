@@ -28,7 +28,7 @@ from dgsf.remoting.executor.machine import Machine
 from dgsf.remoting.executor.opening import open_device
 from dgsf.remoting.executor.state import Arriving, leaving
 from dgsf.remoting.executor.wires import Incoming, Wires
-from dgsf.remoting.protocol import Status
+from dgsf.remoting.protocol import COMMAND_BYTES, Status
 from dgsf.wire.frames import FLAG_BULK, FLAG_MORE, Kind
 
 CONTENTS_MOUNT = "/dgsf/contents"
@@ -62,6 +62,7 @@ class Session:
         self._next = 1  # the number that the next command frame must have
         self._held: deque[tuple[int, list[Any], int]] = deque()  # frame, its records, where to go on
         self._held_bytes = 0
+        self._begun = bytearray()  # a body that goes on in the next frame
         self._arriving: Arriving | None = None  # the state of a session that moves here
         if tell_usage:
             self._wires.idle = machine.tell_usage_idle
@@ -110,14 +111,29 @@ class Session:
             raise ProtocolError(f"command frame {frame.stream} came where {self._next} was expected")
         self._next = (self._next + 1) & 0xFFFFFFFF
         if frame.flags & FLAG_BULK:
+            if self._begun:
+                raise ProtocolError("bulk bytes in the middle of a command")
             _or_refuse("a transfer cannot be used", self._machine.arrivals.transfers.arrived, frame.transfer)
-        elif self._held:
-            records = _records(frame.body)
-            self._hold(frame.stream, records, 0, len(frame.body))
+        elif self._begun or frame.flags & FLAG_MORE:
+            self._piece(frame)
         else:
-            self._execute(frame.stream, _records(frame.body), 0)
+            self._body(frame.stream, frame.body)
         if self._held and self._machine.arrivals.ready():
             self._go_on()
+
+    def _piece(self, frame: Incoming) -> None:
+        """Of a body that is too long for a frame."""
+        refuse_over(len(self._begun) + len(frame.body), COMMAND_BYTES, "bytes of one command")
+        self._begun += frame.body
+        if not frame.flags & FLAG_MORE:
+            body, self._begun = memoryview(self._begun), bytearray()
+            self._body(frame.stream, body)
+
+    def _body(self, number: int, body: memoryview) -> None:
+        if self._held:
+            self._hold(number, _records(body), 0, len(body))
+        else:
+            self._execute(number, _records(body), 0)
 
     # --- moving
     def _state(self, frame: Incoming) -> None:
@@ -125,7 +141,7 @@ class Session:
             self._arrive(frame)
         elif len(frame.body):
             raise ProtocolError("a state can only come before the first command")
-        elif self._held or len(self._machine.arrivals.transfers):
+        elif self._held or self._begun or len(self._machine.arrivals.transfers):
             self._wires.send((int(Kind.STATE), 0, 0, b""))  # not now
         else:
             self._leave()

@@ -21,7 +21,7 @@ from dgsf.remoting.executor.loop import Spec, new_machine
 from dgsf.remoting.executor.machine import Machine
 from dgsf.remoting.executor.wires import Wires
 from dgsf.remoting.protocol import BULK_HEADER, Status
-from dgsf.wire.frames import FLAG_BULK, FrameReader, Kind
+from dgsf.wire.frames import FLAG_BULK, FLAG_MORE, FrameReader, Kind
 
 _decode = msgspec.msgpack.Decoder().decode
 
@@ -41,14 +41,18 @@ def read(path: Path) -> list[Step]:
 
 
 def _steps(data: bytes) -> Iterator[Step]:
+    begun = b""
     for frame in FrameReader().feed(data):
         if frame.kind != Kind.COMMAND:
             continue
         if frame.flags & FLAG_BULK:
             (transfer,) = BULK_HEADER.unpack_from(frame.body)
             yield Step(None, transfer, frame.body[BULK_HEADER.size :])
+        elif frame.flags & FLAG_MORE:
+            begun += frame.body
         else:
-            yield Step(_decode(frame.body))
+            body, begun = begun + frame.body, b""
+            yield Step(_decode(body))
 
 
 class _Silent(Answers):

@@ -20,7 +20,7 @@ import msgspec
 from dgsf.errors import ConnectionLost
 from dgsf.remoting.guest.intake import Intake
 from dgsf.remoting.protocol import BULK_BYTES, BULK_HEADER
-from dgsf.wire.frames import FLAG_BULK, HEADER, Frame, Kind, encode_frame
+from dgsf.wire.frames import FLAG_BULK, FLAG_MORE, HEADER, MAX_BODY_BYTES, Frame, Kind, encode_frame
 from dgsf.wire.messages import encode
 
 Buffer = bytes | memoryview
@@ -53,9 +53,12 @@ class Channel:
 
     # --- out ----------------------------------------------------------------------------------
     def command(self, body: bytes) -> int:
-        """Queues records; returns the number of their frame."""
-        self.sent = (self.sent + 1) & 0xFFFFFFFF
-        self._send([HEADER.pack(len(body), Kind.COMMAND, 0, 0, self.sent) + body])
+        """Queues records, in several frames if they are too long for one; returns the number of the last."""
+        for start in range(0, len(body), MAX_BODY_BYTES):
+            piece = body[start : start + MAX_BODY_BYTES]
+            more = FLAG_MORE if start + len(piece) < len(body) else 0
+            self.sent = (self.sent + 1) & 0xFFFFFFFF
+            self._send([HEADER.pack(len(piece), Kind.COMMAND, more, 0, self.sent) + piece])
         return self.sent
 
     def bulk(self, transfer: int, pieces: Iterable[Buffer]) -> None:

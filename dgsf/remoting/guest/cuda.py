@@ -42,6 +42,34 @@ def _nothing(*_: Any, **__: Any) -> None:
     return None
 
 
+def _unread(name: str) -> Any:
+    """What torch reads of the driver's library; it says the same where that is not installed."""
+
+    def ask(*_: Any, **__: Any) -> Any:
+        raise ModuleNotFoundError(
+            f"torch.cuda.{name} asks NVML (nvidia-ml-py), which knows the GPUs of this machine only: "
+            "the remote device cannot be asked for its temperature, power or load"
+        )
+
+    return ask
+
+
+def _unavailable(name: str) -> Any:
+    def use(*_: Any, **__: Any) -> Any:
+        raise NotImplementedError(f"torch.cuda.{name} is not available on a remote device: its memory is elsewhere")
+
+    return use
+
+
+_NVML = ("utilization", "temperature", "power_draw", "clock_rate", "memory_usage", "device_memory_used")
+_OF_THE_PROCESS = ("current_blas_handle", "caching_allocator_alloc", "caching_allocator_delete")
+_PINNED: dict[str, Any] = {  # memory of this process, of which CUDA has none here
+    "host_memory_stats": dict,
+    "host_memory_stats_as_nested_dict": dict,
+    "reset_peak_host_memory_stats": _nothing,
+    "reset_accumulated_host_memory_stats": _nothing,
+}
+
 ANSWERS: dict[str, Any] = {
     "is_available": lambda: True,
     "is_initialized": lambda: True,
@@ -84,6 +112,9 @@ ANSWERS: dict[str, Any] = {
     "make_graphed_callables": Graph,
     **one_device.answers(_ALIAS),
     "device": Device,
+    **{name: _unread(name) for name in _NVML},
+    **{name: _unavailable(name) for name in _OF_THE_PROCESS},
+    **{name: answer for name, answer in _PINNED.items() if hasattr(torch.cuda, name)},
 }
 _MARKS = ("range_push", "range_pop", "range_start", "range_end", "mark")  # for a profiler that is not here
 

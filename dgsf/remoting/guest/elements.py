@@ -11,14 +11,25 @@ from typing import Any
 
 import torch
 
-from dgsf.remoting.guest.bound import bound
+from dgsf.errors import SessionLost
+from dgsf.remoting.guest.bound import FORKED, bound
 from dgsf.remoting.guest.kinds import Stream
 
 _SUFFIX = re.compile(r",\s+(?=\w+=)")  # begins what follows the values: device, dtype, gradient
 
 
-def printed(tensor: torch.Tensor, indent: int) -> str:
-    """What torch prints of its values."""
+def printed(tensor: Any, indent: int) -> str | None:
+    """What torch prints of its values; None if there is no way to them any more."""
+    stream = bound.stream
+    if stream is None or tensor._h.free != stream.free:
+        return None
+    try:
+        return _printed(tensor, indent)
+    except SessionLost:
+        return None
+
+
+def _printed(tensor: torch.Tensor, indent: int) -> str:
     strings = torch._tensor_str
     edge: int = strings.PRINT_OPTS.edgeitems
     if bound.elements and edge and tensor.numel() > strings.PRINT_OPTS.threshold:
@@ -30,6 +41,15 @@ def printed(tensor: torch.Tensor, indent: int) -> str:
             with strings.printoptions(threshold=0):  # it is to look like a part of something larger
                 return str(strings._tensor_str(edges, indent))
     return str(strings._tensor_str(tensor.cpu(), indent))
+
+
+def without_values(tensor: Any) -> str:
+    """Printed by what is known here: a traceback or debugger that shows all variables must not fail by this one."""
+    why = "its session is the parent process's" if bound.why is FORKED else "its session has ended"
+    shown = f"tensor(<{why}>, device='{tensor.device}', size={tuple(tensor.shape)}, dtype={tensor.dtype}"
+    if tensor.grad_fn is not None:
+        return f"{shown}, grad_fn=<{type(tensor.grad_fn).__name__}>)"
+    return f"{shown}, requires_grad=True)" if tensor.requires_grad else f"{shown})"
 
 
 def named_as_torchs(text: str, contents: str) -> str:

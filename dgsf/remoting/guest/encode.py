@@ -7,10 +7,10 @@ from typing import Any
 
 import torch
 
-from dgsf.errors import OpNotAllowed
+from dgsf.errors import OpNotAllowed, UsageError
 from dgsf.remoting.guest.kinds import Kind
 from dgsf.remoting.guest.tensor import RemoteTensor
-from dgsf.remoting.protocol import COMPLEX, DTYPES, FLOAT, LAYOUTS, MEMORY_FORMATS, TENSOR
+from dgsf.remoting.protocol import COMPLEX, DTYPES, FLOAT, LAYOUTS, MAX_LIST, MEMORY_FORMATS, TENSOR
 
 DTYPE_CODE = {getattr(torch, name): code for code, name in enumerate(DTYPES) if hasattr(torch, name)}
 LAYOUT_CODE = {getattr(torch, name): code for code, name in enumerate(LAYOUTS)}
@@ -35,6 +35,9 @@ class Encoder:
     def kind(self, args: Any, kwargs: dict[str, Any], outs: int) -> Kind:
         words = [self.value(value) for value in args]
         by_name = {name: self.value(value) for name, value in kwargs.items()}
+        if self._tensors > MAX_LIST:
+            told = f"{self.name} of {self._tensors} tensors is over the limit of {MAX_LIST} tensors in one operation"
+            raise UsageError(f"{told}; do it in parts")
         return Kind(self.name, words, by_name, outs, default_code())
 
     def value(self, value: Any, listed: bool = False) -> Any:

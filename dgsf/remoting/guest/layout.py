@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any
+from weakref import WeakValueDictionary
 
 import torch
 
@@ -33,7 +34,7 @@ def set_bits(tensor: torch.Tensor, bits: int) -> None:
 class Layout:
     """Type, sizes, strides and bits of a tensor; there is only one object of each."""
 
-    __slots__ = ("bits", "dtype", "empty", "size", "stride")
+    __slots__ = ("__weakref__", "bits", "dtype", "empty", "size", "stride")
 
     def __init__(self, dtype: torch.dtype, size: torch.Size, stride: tuple[int, ...], bits: int = 0) -> None:
         self.bits = bits
@@ -58,7 +59,7 @@ class Table:
     """The layouts of one session; those of another one never equal them, so its tensors cannot be mixed in."""
 
     def __init__(self) -> None:
-        self._known: dict[Any, Layout] = {}
+        self._known: WeakValueDictionary[Any, Layout] = WeakValueDictionary()  # as long as somebody has it
         self.kinds: dict[Any, Any] = {}  # of calls that the guest makes by itself
 
     def of(self, dtype: torch.dtype, size: Any, stride: Any, bits: int = 0) -> Layout:

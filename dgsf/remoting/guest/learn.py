@@ -16,7 +16,7 @@ from dgsf.remoting.guest import dispatch, infer
 from dgsf.remoting.guest.bound import bound
 from dgsf.remoting.guest.encode import Encoder
 from dgsf.remoting.guest.memory import check_fits
-from dgsf.remoting.guest.plans import ARGUMENT, ASK, CACHE_LIMIT, MANY, NOTHING, ONE, VIEW, Entry, Place, Plan, Spec
+from dgsf.remoting.guest.plans import ARGUMENT, ASK, MANY, NOTHING, ONE, VIEW, Entry, Place, Plan, Spec
 from dgsf.remoting.guest.results import alias, build, new_handles
 from dgsf.remoting.guest.settle import run_elsewhere, settled
 from dgsf.remoting.guest.subclasses import follow
@@ -28,6 +28,9 @@ _PLAIN_ERRORS = (RuntimeError, IndexError, ValueError, TypeError)
 
 def learn(plan: Plan, args: Any, kwargs: Any, key: Any, handles: list[int], floats: list[float]) -> Any:
     bound.need()
+    known = plan.recall(key)
+    if known is not None:
+        return dispatch.finish(known, args, kwargs, handles, floats)
     elsewhere = run_elsewhere(plan, args, kwargs)
     if elsewhere is not None:
         return elsewhere()
@@ -133,12 +136,8 @@ def _entry(plan: Plan, args: Any, kwargs: dict[str, Any], outcome: infer.Outcome
 
 
 def _remember(plan: Plan, key: Any, entry: Entry) -> None:
-    if dispatch.STRANGE in key or not bound.remembers:
-        return
-    cache = plan.caches[entry.kind.default]
-    if len(cache) >= CACHE_LIMIT:
-        cache.clear()
-    cache[key] = entry
+    if dispatch.STRANGE not in key and bound.remembers:
+        plan.remember(key, entry)
 
 
 def _ask(plan: Plan, args: Any, kwargs: Any, key: Any, handles: list[int], floats: list[float]) -> Any:

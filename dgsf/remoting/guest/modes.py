@@ -1,7 +1,7 @@
 """What `DGSF_REMOTING` says: which ways of hiding latency are on. Pure.
 
 "full" is everything; "-name" behind it switches one off, for measurement.  "naive" is the baseline that
-others are compared with: the same encoding, but every call is awaited before the next.
+others are compared with: the same encoding, but every call and every upload is awaited before the next.
 """
 
 from __future__ import annotations
@@ -20,13 +20,17 @@ class Modes:
     known: bool = True  # large uploads by their content's hash
     shapes: bool = True  # results' metadata from a cache
     elements: bool = True  # what is read of a tensor is downloaded, not the tensor
+    frees: bool = True  # ride along with the next calls; off: sent before the next one, which waits until they are done
+    overlap: bool = (
+        True  # of transfers and work; off: an upload is awaited, a download begins when all before it is done
+    )
     survival: bool = True  # journal and checkpoints, to outlive the device
     naive: bool = False  # one round trip per call
 
 
 FULL = Modes()
 NAIVE = Modes(coalesce=False, traces=False, known=False, shapes=True, elements=False, survival=False, naive=True)
-_SWITCHES = tuple(item.name for item in fields(Modes) if item.name != "naive")
+SWITCHES = tuple(item.name for item in fields(Modes) if item.name != "naive")
 
 
 def parse_modes(text: str) -> Modes:
@@ -42,7 +46,7 @@ def parse_modes(text: str) -> Modes:
 
 def _switch(word: str, text: str) -> tuple[str, bool]:
     name = word[1:]
-    if word[0] not in "+-" or name not in _SWITCHES:
-        known = ", ".join(f"-{switch}" for switch in _SWITCHES)
+    if word[0] not in "+-" or name not in SWITCHES:
+        known = ", ".join(f"-{switch}" for switch in SWITCHES)
         raise ConfigError(f"DGSF_REMOTING={text!r} has {word!r}; known switches are {known}")
     return name, word[0] == "+"

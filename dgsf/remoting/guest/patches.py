@@ -29,6 +29,7 @@ from dgsf.remoting.guest import (
     storages,
     subclasses,
 )
+from dgsf.remoting.guest.bound import bound
 from dgsf.remoting.guest.replacing import let_scripts_find_them, replace
 from dgsf.remoting.guest.tensor import DEVICE_NAME, RemoteTensor
 
@@ -93,7 +94,21 @@ class _Generator(metaclass=_GeneratorType):
 
     def __new__(cls, device: Any = None) -> Any:
         kind = torch.device(device).type if device is not None else "cpu"
-        return torch._C.Generator(None if kind in (DEVICE_NAME, "cuda") else device)
+        if kind not in (DEVICE_NAME, "cuda"):
+            return torch._C.Generator(device)
+        made = _Here()
+        made._named = torch.device(bound.name)
+        return made
+
+
+class _Here(torch._C.Generator):
+    """It says the device that it was made for, as programs compare it with their tensors'."""
+
+    _named: torch.device
+
+    @property
+    def device(self) -> Any:
+        return self._named
 
 
 def _tracing(stack: ExitStack) -> None:

@@ -20,7 +20,7 @@ from dgsf.remoting.guest.layout import Layout
 # How an entry's results are made.
 ONE, VIEW, ARGUMENT, NOTHING, MANY, ASK = range(6)
 
-CACHE_LIMIT = 20_000  # entries of one operator; beyond it the cache is emptied and learns anew
+CACHE_LIMIT = 20_000  # entries of one operator, in two generations
 
 
 @dataclass(slots=True, frozen=True)
@@ -93,6 +93,23 @@ class Plan:
     trusted: bool = True  # false: the executor is asked for the metadata of every new key
     caches: defaultdict[int, Cache] = field(default_factory=lambda: defaultdict(dict))  # by default dtype
     cache: Cache = field(default_factory=dict)  # that of the present one
+    older: dict[int, Cache] = field(default_factory=dict)  # by default dtype: what was known when a cache was full
+
+    def remember(self, key: Any, entry: Entry) -> None:
+        """From now on; when half of the room is used, whatever was not asked for since the last time is forgotten."""
+        default = entry.kind.default
+        cache = self.caches[default]
+        if len(cache) >= CACHE_LIMIT // 2:
+            self.older[default] = cache.copy()
+            cache.clear()
+        cache[key] = entry
+
+    def recall(self, key: Any) -> Entry | None:
+        """What is not in the present cache but was known before; it is in the present one from now on."""
+        entry = self.older[default].pop(key, None) if self.older and (default := default_code()) in self.older else None
+        if entry is not None:
+            self.remember(key, entry)
+        return entry
 
 
 def _arguments_written(schema: Any) -> dict[str, Place]:
@@ -186,6 +203,7 @@ def forget() -> None:
     """Empty the caches: their layouts and kinds belong to a session that has ended."""
     for plan in _plans:
         plan.caches.clear()
+        plan.older.clear()
     follow_default()
 
 

@@ -7,21 +7,19 @@ takes no lock: its stream does both.  On a match nothing is built; a RUN record 
 
 from __future__ import annotations
 
-import itertools
 from collections import deque
 from collections.abc import Callable
 from typing import Any
 
 from dgsf.remoting.guest.kinds import Kind
 from dgsf.remoting.guest.lines import Lines, Spot, here
-from dgsf.remoting.guest.templates import HOLES, LOOSE, Step, Template
+from dgsf.remoting.guest.numbers import MAX_KINDS, Numbers
+from dgsf.remoting.guest.templates import HOLES, LOOSE, Entry, Step, Template
 from dgsf.remoting.guest.traces import WINDOW, Library
 from dgsf.remoting.protocol import Record
 
 _FREE, _ASK, _RUN = int(Record.FREE), int(Record.ASK), int(Record.RUN)
-_stream_numbers = itertools.count(1)
 MAX_SEGMENT = 8192
-MAX_KINDS = 32_768
 MAX_MADE = 1 << 20  # more than one operation returns
 
 
@@ -44,23 +42,21 @@ class Run:
 class Recorder:
     """Everything up to the encoded bytes; see `Stream` for the meaning of the methods."""
 
-    def __init__(self, traces: bool = True, freed: deque[int] | None = None) -> None:
+    def __init__(self, traces: bool = True, freed: deque[int] | None = None, kinds: int = MAX_KINDS) -> None:
         self.records: list[Any] = []
         self.freed: deque[int] = deque() if freed is None else freed
         self.next_handle = 1
         self.calls = 0  # over the whole life of the stream
         self.lines = Lines()
         self.library = Library()
-        self.definitions: dict[int, list[Any]] = {}
         self.low: float = 0  # `on_low` is called when no more handles than this are in use
         self.on_low: Callable[[], None] = lambda: None
+        self.on_frees: Callable[[], None] | None = None  # called when frees became a record, if they do not ride along
         self._freed_count = 0
         self._lowest = self._lowest_before = 0
         self._traces = traces
-        self._mark = next(_stream_numbers)
-        self._numbers: dict[Kind, int] = {}
-        self._by_number: dict[int, Kind] = {}
-        self._next_kind = 0
+        self._numbers = Numbers(self.library.forget, kinds)
+        self._mark = self._numbers.mark
         self._run: Run | None = None
         self._last: Template | None = None
         self._segment: list[Step] = []
@@ -205,6 +201,9 @@ class Recorder:
         self.cut()
         template = run.template
         template.used += 1
+        if template.mark != self._mark:
+            self._use(template.entries)
+            template.mark = self._mark
         if self._last is not None:
             self._last.follower = template
         self._last = template
@@ -214,6 +213,7 @@ class Recorder:
     def _leave(self, run: Run) -> None:
         """The match ended early: what was matched is the start of a new segment."""
         self.cut()
+        self._use(run.entries[: run.done])
         self._spots_from = run.first_call + run.template.calls_before[run.done]
         self._run = None
         self._segment = _steps_of(run)
@@ -247,6 +247,11 @@ class Recorder:
 
     def _note_frees(self, handles: list[int]) -> None:
         run = self._run
+        if self.on_frees is not None:
+            self.cut()
+            self.records.append([_FREE, handles])
+            self.on_frees()
+            return
         if run is None:
             self.records.append([_FREE, handles])
             if self._segment:
@@ -306,7 +311,8 @@ class Recorder:
         template = self.library.learn(segment, self._base)
         if template is not None:
             record = template.define(self._define)
-            self.records.append(record)
+            if template in self.library:  # not if its last kinds have the numbers of its first ones
+                self.records.append(record)
 
     @property
     def live(self) -> int:
@@ -342,30 +348,24 @@ class Recorder:
 
     def all_definitions(self) -> list[Any]:
         """What a new device must be told before anything else."""
-        return [*self.definitions.values(), *(template.wire for template in self.library.templates.values())]
+        return [*self._numbers.definitions.values(), *(template.wire for template in self.library.templates.values())]
 
     # --- kinds --------------------------------------------------------------------------------
     def _define(self, kind: Kind) -> int:
-        number = self._numbers.get(kind)
-        if number is None:
-            number = self._new_number()
-            self._numbers[kind] = number
-            self._by_number[number] = kind
-            record = self.definitions[number] = kind.definition(number)
-            self.records.append(record)
-        kind.number, kind.generation = number, self._mark
-        return number
+        """Its number, which it has from now on if it had none."""
+        definition = self._numbers.use(kind)
+        self._mark = self._numbers.mark
+        if definition is not None:
+            self.records.append(definition)
+        return kind.number
 
-    def _new_number(self) -> int:
-        """The next one; beyond the limit, that of the kind that was defined first."""
-        number = self._next_kind % MAX_KINDS
-        self._next_kind += 1
-        old = self._by_number.pop(number, None)
-        if old is not None:
-            del self._numbers[old]
-            old.generation = 0
-            self.library.forget(old)
-        return number
+    def _use(self, entries: list[Entry]) -> None:
+        """Calls of these kinds were made by a run: they are as much in use as those that are sent one by one."""
+        mark = self._mark
+        for entry in entries:
+            kind = entry[0]
+            if kind is not None and kind.generation != mark:
+                self._define(kind)
 
 
 def _fits(run: Run, index: int, kind: Kind, handles: list[int], floats: tuple[float, ...]) -> bool:

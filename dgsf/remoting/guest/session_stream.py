@@ -64,6 +64,8 @@ class SessionStream:
         self._due = 0.0
         self._inline_bytes = 0
         self._direct = modes.naive
+        if not modes.frees:
+            self._recorder.on_frees = self._await_frees
         self._recorder.on_low = self._few_alive
         self._link.open()
 
@@ -155,7 +157,7 @@ class SessionStream:
                     self._link.send(self._recorder.take(), transfer=(transfer, data))
                 else:
                     self._hold_back(len(record[-1]))
-                if self._direct:
+                if self._direct or not self.modes.overlap:
                     self.sync()
             except BaseException:
                 self._recorder.freed.append(handle)  # it is there, or will be, but nobody has it
@@ -174,6 +176,8 @@ class SessionStream:
             self._link.send_all()
 
     def fetch(self, handle: int) -> torch.Tensor:
+        if not self.modes.overlap:
+            self.sync()
         question = self._read(lambda request: [_FETCH, request, handle], bulk_size)
         return tensor_of(question.content, question.bulk)
 
@@ -219,6 +223,18 @@ class SessionStream:
         """A good moment for the checkpoint that is due: now, before the next call makes another tensor."""
         self._link.look_soon()
         self._flush(self._now())
+
+    def _await_frees(self) -> None:
+        """Where they do not ride along. An error that is told meanwhile is for whoever asks next."""
+        link = self._link
+        question = link.question()
+        try:
+            link.send(self._recorder.take(), question, [_SYNC, question.number])
+            link.wait(question)
+        finally:
+            link.answers.close(question)
+        if question.failure is not None:
+            link.owe(question.failure)
 
     def _flush(self, now: float) -> None:
         self._inline_bytes = 0

@@ -23,10 +23,10 @@ from dgsf.remoting.guest.tensor import DEVICE_NAME, RemoteTensor
 from dgsf.remoting.guest.transfer import materialise, upload
 
 # Operators that take index or helper tensors from the CPU, as on CUDA; what they work on must be on the device.
+# Plain indexing is one of them, index_select, index_add and the like are not.
+_INDEXING = ("index.", "index_put", "_index_put", "_unsafe_index")
 _TAKES_CPU = (
-    "index",
-    "_index_put",
-    "_unsafe_index",
+    *_INDEXING,
     "tensor_split",
     "_foreach",
     "repeat_interleave",
@@ -37,7 +37,6 @@ _TAKES_CPU = (
     "_use_cudnn_ctc",
     "ctc",
 )
-_INDEXING = ("index.", "index_put", "_index_put", "_unsafe_index")
 _WRONG_INDEX = "indices should be either on cpu or on the same device as the indexed tensor ({})"
 _TWO_DEVICES = "Expected all tensors to be on the same device, but found at least two devices"
 _WRAPPED = "{} is not available for a remote tensor inside {}: call it outside, or move its tensors to the CPU for it"

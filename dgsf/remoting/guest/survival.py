@@ -26,7 +26,7 @@ from dgsf.remoting.guest.saving import Saver
 from dgsf.remoting.guest.stepping import Stepper
 from dgsf.remoting.guest.trial import Doubts, Trial
 from dgsf.remoting.guest.uploads import Uploads, digests_in
-from dgsf.remoting.protocol import Record
+from dgsf.remoting.protocol import COMMAND_BYTES, Record
 from dgsf.wire.frames import MAX_BODY_BYTES, Frame
 from dgsf.wire.frames import Kind as FrameKind
 from dgsf.wire.messages import Failure
@@ -198,12 +198,14 @@ class Survival:
             self.journal.note(body)
 
     def _encode(self, records: list[Any]) -> list[bytes]:
-        """One body, or more if it would be too long for a frame."""
+        """One body, or more if it would be too long for a frame; a single record may take several frames."""
         body = encode_records(records)
         if len(body) <= MAX_BODY_BYTES - 4096:
             return [body]
         if len(records) == 1:
-            raise UsageError(f"a single command of {len(body)} bytes is over the limit of {MAX_BODY_BYTES}; split it")
+            if len(body) > COMMAND_BYTES:
+                raise UsageError(f"a command of {len(body)} bytes is over the limit of {COMMAND_BYTES}; do it in parts")
+            return [body]
         half = len(records) // 2
         return [*self._encode(records[:half]), *self._encode(records[half:])]
 
@@ -410,7 +412,8 @@ class Survival:
         saved = self.saved
         self._calls_before = saved.calls
         for start in range(0, len(saved.definitions), DEFINITIONS_PER_FRAME):
-            self._again(encode_records(saved.definitions[start : start + DEFINITIONS_PER_FRAME]))
+            for body in self._encode(saved.definitions[start : start + DEFINITIONS_PER_FRAME]):
+                self._again(body)
         if saved.number:
             head, size, pieces = saved.restore()
             transfer = self._uploads.new_transfer()

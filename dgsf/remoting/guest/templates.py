@@ -48,6 +48,7 @@ class Template:
     outs: list[int]  # per entry: its first new handle, from the base
     follower: Template | None = None  # what came next the last time
     used: int = 0
+    mark: int = 0  # of the last epoch in which it ran to its end, see `numbers`
     wire: list[Any] = field(default_factory=list)  # its TRACE record
     calls_before: list[int] = field(default_factory=list)  # per entry: calls in front of it
     lines: list[Any] = field(default_factory=list)  # per call

@@ -16,7 +16,7 @@ from dgsf.remoting.guest.addresses import Memory, RemoteStorage, data_ptr, refus
 from dgsf.remoting.guest.archives import local_copy
 from dgsf.remoting.guest.bound import bound
 from dgsf.remoting.guest.deepcopies import deep_copy, shallow_copy
-from dgsf.remoting.guest.elements import named_as_torchs, printed
+from dgsf.remoting.guest.elements import named_as_torchs, printed, without_values
 from dgsf.remoting.guest.layout import PENDING, Layout, set_bits
 from dgsf.remoting.guest.memory import check_fits
 
@@ -132,6 +132,9 @@ class RemoteTensor(torch.Tensor):
         strings = torch._tensor_str
         with torch.no_grad(), torch._C.DisableTorchFunctionSubclass():
             contents = tensor_contents or printed(self, len("tensor("))
+            if contents is None:
+                bare = without_values(self)
+                return f"Parameter containing:\n{bare}" if getattr(self, "_is_param", False) else bare
             text: str = strings._str(self, tensor_contents=contents)
         if type(self) is not RemoteTensor:
             return text

@@ -29,9 +29,11 @@ class Library:
     def __init__(self) -> None:
         self.templates: dict[int, Template] = {}
         self._first: dict[Kind, list[Template]] = {}
+        self._holding: dict[Kind, set[Template]] = {}  # by any kind in them
         self._seen: OrderedDict[tuple[Kind, ...], tuple[list[Step], int]] = OrderedDict()
         self._seen_steps = 0
         self._learnt = 0
+        self._replaced = 0
         self._window: deque[int] = deque()
         self._rolling = 0  # the hash of the last calls
         self._windows: dict[int, int] = {}
@@ -85,11 +87,15 @@ class Library:
                 self.repeats(step, position)
 
     def forget(self, kind: Kind) -> None:
-        """This kind's number will mean something else: templates with it are void."""
-        for template in [t for t in self.templates.values() if any(entry[0] is kind for entry in t.entries)]:
+        """This kind's number will mean something else: templates with it are void.
+
+        Segments that were seen once stay: they name kinds, not numbers.
+        """
+        for template in list(self._holding.get(kind, ())):
             self._remove(template)
-        for key in [key for key in self._seen if kind in key]:
-            self._seen_steps -= len(self._seen.pop(key)[0])
+
+    def __contains__(self, template: Template) -> bool:
+        return self.templates.get(template.number) is template
 
     def _forget_old(self, more: int) -> None:
         """Segments that were seen long ago make room for so many more steps."""
@@ -100,8 +106,7 @@ class Library:
 
     def _add(self, template: Template, key: tuple[Kind, ...]) -> bool:
         """False if it says nothing new."""
-        same = self._first.setdefault(key[0], [])
-        for other in [other for other in same if kinds_of(other.steps) == key]:
+        for other in [other for other in self._first.get(key[0], ()) if kinds_of(other.steps) == key]:
             loosen(template, other)  # what did not fit once is not to be relied on
             if equal(template, other):
                 return False
@@ -109,16 +114,33 @@ class Library:
         old = self.templates.get(template.number)
         if old is not None:
             self._remove(old)
+            self._age()
         self.templates[template.number] = template
+        for kind in set(key):
+            self._holding.setdefault(kind, set()).add(template)
+        same = self._first.setdefault(key[0], [])
         same.append(template)
         same.sort(key=lambda item: (item.loose * 8 > len(item.entries), -len(item.entries)))
         return True
 
+    def _age(self) -> None:
+        """Once as many were replaced as there can be, uses count half: else a part of the program that is over would
+        keep its templates, and those of the next part replace each other."""
+        self._replaced += 1
+        if self._replaced % MAX_TEMPLATES == 0:
+            for template in self.templates.values():
+                template.used //= 2
+
     def _remove(self, template: Template) -> None:
         del self.templates[template.number]
-        first = template.entries[0][0]
-        assert first is not None
-        self._first[first].remove(template)
+        key = kinds_of(template.steps)
+        self._first[key[0]].remove(template)
+        if not self._first[key[0]]:
+            del self._first[key[0]]
+        for kind in set(key):
+            self._holding[kind].discard(template)
+            if not self._holding[kind]:
+                del self._holding[kind]
         for other in self.templates.values():
             if other.follower is template:
                 other.follower = None
