@@ -11,8 +11,8 @@ The share holds whatever is guessed: what a checkpoint was seen to cost is owed,
 program has worked long enough for it.  So all but the last are paid for.  The guess of what the next will cost can
 only delay it further.
 
-The journal never holds more than its bound: from three quarters of it on a checkpoint is taken wherever the program is,
-and at the bound the program waits for that one.  One that came to nothing is tried again, each time later.
+The journal never holds more than its bound: from two thirds of it on a checkpoint is taken wherever the program is, and
+at the bound the program waits for that one.  One that came to nothing is tried again, each time later.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 
 REPLAY_SECONDS = 0.8
 SHARE = 0.07
-JOURNAL_BYTES = 256 * 1024**2
+JOURNAL_BYTES = 384 * 1024**2
 BYTES_PER_SECOND = 1e9  # until it has been measured; few links are slower, and the first must not come too early
 _LEAST_LOST = 0.1  # of the time that one is sent: a program loses at least so much beside the copy
 _LEAST_REPLAY = 0.5  # of the bound: what is not worth saving yet, however long the next round will be
@@ -30,7 +30,7 @@ _LEAST_SECONDS = 0.002
 _GROWN = 1.1  # times the largest before: more than memory for that one holds
 _MOST_TIMES = 3.0  # the share, when a replay would take far too long
 _EARLY = 0.5  # of the journal's memory: from here on a good moment is waited for,
-_FULL = 0.75  # and from here on not any more
+_FULL = 2 / 3  # and from here on not any more: the rest is for what comes while one is under way
 _LITTLE = 1 / 16  # of it: with no more than this, something larger than all of it may come
 _FIRST_WAIT, _LONGEST_WAIT = 1.0, 64.0  # seconds after a checkpoint that came to nothing
 OVERHEAD_BYTES = 32 * 1024**2  # the reading thread's stack, and what is on its way

@@ -24,16 +24,15 @@ def apply_limits(max_data_bytes: int, max_file_bytes: int, beside_bytes: int = 0
     _set(resource.RLIMIT_FSIZE, max_file_bytes)
     _set(resource.RLIMIT_NPROC, MAX_PROCESSES)
     _set(resource.RLIMIT_MEMLOCK, 8 * 1024 * 1024)
-    _set(resource.RLIMIT_DATA, max_data_bytes + beside_bytes)
-    Allowance().change(-beside_bytes)
+    _set(resource.RLIMIT_DATA, max_data_bytes, beside_bytes)
     os.umask(0o077)
 
 
-def _set(which: int, value: int) -> None:
+def _set(which: int, value: int, more: int = 0) -> None:
+    """The soft limit, and a hard one that is so much higher."""
     hard = resource.getrlimit(which)[1]
-    if hard != resource.RLIM_INFINITY:
-        value = min(value, hard)
-    resource.setrlimit(which, (value, value))
+    most = value + more if hard == resource.RLIM_INFINITY else min(value + more, hard)
+    resource.setrlimit(which, (min(value, most), most))
 
 
 class Allowance:

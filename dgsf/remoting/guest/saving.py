@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 _SYNC, _SNAPSHOT = int(Record.SYNC), int(Record.SNAPSHOT)
 _KEPT_BYTES = 512 * 1024**2  # of memory for states: two take turns, and there are two whenever one arrives
 _SPARE = 1.25  # times the last state: so much of it is kept for the next one when nobody reads it
+_SHRUNK = 0.75  # of a state that there was no memory for: it may be smaller by the next attempt
 _BOUNDS = CheckpointPolicy()
 _PAGES_FROM = 64 * 1024
 _PATIENCE = 0.5  # of the replay bound: so much work a due checkpoint lets pass to find few tensors alive
@@ -195,6 +196,7 @@ class Saver:
     def _begin(self) -> bool:
         """Asks for the state; False if there is no use in that."""
         if self._lacked and not self._memory.has_place(self._lacked):
+            self._lacked = int(self._lacked * _SHRUNK)
             self._came_to_nothing(self._why)
             return False
         link, recorder = self._link, self._recorder

@@ -221,7 +221,7 @@ class Survival:
         self.journal.give_up()
         if not self._warned:
             self._warned = True
-            log.warning("this session goes on, but will not survive the loss of its device: no checkpoint (%s)", why)
+            log.warning("the session goes on, but a loss of its device is final: its state cannot be kept (%s)", why)
 
     def _encode(self, records: list[Any]) -> list[bytes]:
         """One body, or more if it would be too long for a frame."""
