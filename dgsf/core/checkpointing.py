@@ -33,7 +33,7 @@ _EARLY = 0.5  # of the journal's memory: from here on a good moment is waited fo
 _FULL = 2 / 3  # and from here on not any more: the rest is for what comes while one is under way
 _LITTLE = 1 / 16  # of it: with no more than this, something larger than all of it may come
 _FIRST_WAIT, _LONGEST_WAIT = 1.0, 64.0  # seconds after a checkpoint that came to nothing
-OVERHEAD_BYTES = 32 * 1024**2  # the reading thread's stack, and what is on its way
+OVERHEAD_BYTES = 64 * 1024**2  # stacks of threads that read and hash, and what is on its way
 
 
 @dataclass(frozen=True, slots=True)

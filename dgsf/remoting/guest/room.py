@@ -17,10 +17,14 @@ from collections.abc import Callable
 
 import torch
 
+from dgsf.heap import free_between, give_freed_memory_back
+
 _PAGE = mmap.PAGESIZE
 _ASK_FROM = 16 * 1024**2  # bytes; less is not worth a look at the machine
 _SPARE_SHARE = 20  # of the machine's memory, one part stays free
 _LIMITED_SHARE = (3, 8)  # of what a limited process may still map when it attaches
+_LOOK_BYTES = 8 * 1024**2  # so often the heap is looked at,
+_HOLES_BYTES = 16 * 1024**2  # for as much that is free there and of no use to a larger block
 _PRIVATE = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
 
 
@@ -57,6 +61,8 @@ class CountedRoom(Room):
         self.most: int = most
         self.held = 0
         self._cover = cover
+        self._unlooked = 0  # bytes since the heap was looked at
+        self._in_lots = True  # the heap's way with larger blocks
         self._lock = threading.RLock()  # what is collected while we hold it may be ours
 
     def new(self, size: int) -> torch.Tensor:
@@ -71,7 +77,21 @@ class CountedRoom(Room):
             self.let_go(size)
             raise NoRoom(f"this process cannot have {size >> 20} MiB more memory") from None
         weakref.finalize(mapped, self.let_go, size).atexit = False
+        self._look_at_heap(size)
         return torch.frombuffer(mapped, dtype=torch.uint8)
+
+    def _look_at_heap(self, size: int) -> None:
+        """The program's batches, with our small records in between, leave holes there that no batch fits in again.
+
+        They count against the program's limit.  So when there are many they are made up for, and no more are made.
+        """
+        self._unlooked += size
+        if self._in_lots and self._unlooked >= _LOOK_BYTES:
+            self._unlooked = 0
+            if free_between() >= _HOLES_BYTES:
+                self._in_lots = False
+                give_freed_memory_back()
+                self.hold(free_between())
 
     def hold(self, size: int) -> bool:
         with self._lock:
