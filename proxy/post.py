@@ -22,6 +22,7 @@ class Want:
     memory_bytes: int
     network: bool = False
     cpu_milli: int = 0  # of the node's processors
+    session_bytes: int = 0  # memory on another device, of the session that it will be given
     guess_s: float = 0.0  # how long it will hold the slot, as long as none of its kind was seen to end
     run_s: float = 0.0  # expected of the call that it is wanted for,
     run_on: str = ""  # on devices of this type

@@ -104,4 +104,5 @@ class Seating:
             memory_bytes=want.memory_bytes,
             network=want.network,
             role=want.role,
+            session_bytes=want.session_bytes,
         )

@@ -200,6 +200,7 @@ class Starter:
             options.memory,
             network=options.network,
             cpu_milli=options.cpu_milli,
+            session_bytes=options.gpu_memory_bytes if options.over_fabric else 0,
             guess_s=lane.run_s * len(lane.queue),
             run_s=run_s,
             run_on=run_on,

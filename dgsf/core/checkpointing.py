@@ -10,23 +10,30 @@ bounds: a machine on which checkpoints are slow must not make a loss slow as wel
 The share holds whatever is guessed: what a checkpoint was seen to cost is owed, and the next one waits until the
 program has worked long enough for it.  So all but the last are paid for.  The guess of what the next will cost can
 only delay it further.
+
+The journal never holds more than its bound: from two thirds of it on a checkpoint is taken wherever the program is, and
+at the bound the program waits for that one.  One that came to nothing is tried again, each time later.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 REPLAY_SECONDS = 0.8
 SHARE = 0.07
-JOURNAL_BYTES = 256 * 1024**2
+JOURNAL_BYTES = 384 * 1024**2
 BYTES_PER_SECOND = 1e9  # until it has been measured; few links are slower, and the first must not come too early
 _LEAST_LOST = 0.1  # of the time that one is sent: a program loses at least so much beside the copy
 _LEAST_REPLAY = 0.5  # of the bound: what is not worth saving yet, however long the next round will be
 _LEAST_SECONDS = 0.002
 _GROWN = 1.1  # times the largest before: more than memory for that one holds
 _MOST_TIMES = 3.0  # the share, when a replay would take far too long
-_EARLY = 0.75  # of the journal's memory: from here on a good moment is waited for
+_EARLY = 0.5  # of the journal's memory: from here on a good moment is waited for,
+_FULL = 2 / 3  # and from here on not any more: the rest is for what comes while one is under way
+_LITTLE = 1 / 16  # of it: with no more than this, something larger than all of it may come
+_FIRST_WAIT, _LONGEST_WAIT = 1.0, 64.0  # seconds after a checkpoint that came to nothing
+OVERHEAD_BYTES = 64 * 1024**2  # stacks of threads that read and hash, and what is on its way
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +54,49 @@ class CheckpointPolicy:
         long = busy >= self.replay_seconds * _LEAST_REPLAY and busy + ahead >= self.replay_seconds
         return long and cost <= self.share_for(busy) * worked
 
+    def is_full(self, journal_bytes: int) -> bool:
+        """Whether the next moment is good enough."""
+        return journal_bytes >= self.journal_bytes * _FULL
+
+    def has_room(self, journal_bytes: int, more: int = 0) -> bool:
+        """Whether so much may be kept beside what is kept already; a single thing may be larger than the bound."""
+        return journal_bytes + more <= self.journal_bytes or journal_bytes <= self.journal_bytes * _LITTLE
+
     def share_for(self, busy: float) -> float:
         """Of the time worked, what may be lost to a checkpoint when there is so much to replay."""
         late = max(1.0, busy / self.replay_seconds) if self.replay_seconds > 0 else _MOST_TIMES
         return self.share * min(late * late, _MOST_TIMES)
+
+
+def within(policy: CheckpointPolicy, most: int | None) -> CheckpointPolicy:
+    """With a journal that leaves two thirds of so much memory to states."""
+    return policy if most is None else replace(policy, journal_bytes=min(policy.journal_bytes, most // 3))
+
+
+def survival_bytes(lease: int) -> int:
+    """Host memory that a session with so much on its device may take, to outlive that: never more.
+
+    The state that counts, of which half may be outdated, and the one that arrives; the journal, and memory kept for it.
+    """
+    return 3 * lease + 2 * JOURNAL_BYTES + OVERHEAD_BYTES
+
+
+@dataclass(slots=True)
+class Attempts:
+    """After a checkpoint that came to nothing the next one waits, each time longer."""
+
+    failed: int = 0  # in a row
+    _not_before: float = -math.inf
+
+    def may_try(self, now: float) -> bool:
+        return now >= self._not_before
+
+    def came_to_nothing(self, now: float) -> None:
+        self._not_before = now + min(_LONGEST_WAIT, _FIRST_WAIT * 2.0**self.failed)
+        self.failed = min(self.failed + 1, 16)
+
+    def succeeded(self) -> None:
+        self.failed, self._not_before = 0, -math.inf
 
 
 def time_lost(under_way: float, calls: int, calls_per_second: float, copied: float = 0.0) -> float:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from dgsf.fabric.sandbox.limits import raised_by
 from dgsf.fabric.worker_table import WorkerRecord
 
 MAX_SHARED_FILES = 4096
@@ -25,7 +26,10 @@ def over_limit(worker: WorkerRecord, baseline: int) -> bool:
     if len(pids) > 1 and private + files > worker.spec.process_bytes:
         private = sum(_proportional(pid) for pid in pids) - baseline
     worker.memory_used = max(0, private) + files
-    return worker.memory_used > worker.spec.process_bytes
+    if worker.memory_used <= worker.spec.process_bytes:
+        return False
+    ours = raised_by(worker.child.host_pid, worker.spec.beside_bytes)  # what the platform keeps in it now
+    return worker.memory_used > worker.spec.process_bytes + ours
 
 
 def process_tree(pid: int) -> list[int]:

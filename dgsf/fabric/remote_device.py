@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from dgsf.core.devices import HOST
 from dgsf.fabric import handover
+from dgsf.fabric.sandbox.limits import Allowance
 from dgsf.fabric.spec import WorkerSpec
 
 if TYPE_CHECKING:
@@ -25,18 +26,21 @@ MODES_OPTION = "remoting"
 class RemoteDevice:
     """What a worker does for its session around the calls."""
 
-    def __init__(self, sock: socket.socket, alias: str, modes: str) -> None:
-        from dgsf.core.checkpointing import CheckpointPolicy
+    def __init__(self, sock: socket.socket, alias: str, modes: str, allowance: Allowance) -> None:
+        from dgsf.core.checkpointing import OVERHEAD_BYTES, CheckpointPolicy
         from dgsf.remoting.guest.attach import bind  # torch is loaded only where it is used
         from dgsf.remoting.guest.bound import bound
         from dgsf.remoting.guest.lazy import LazyStream
         from dgsf.remoting.guest.modes import parse_modes
+        from dgsf.remoting.guest.room import CountedRoom, room_of_process
         from dgsf.remoting.guest.session_stream import SessionStream
 
         chosen = parse_modes(modes)
+        room = CountedRoom(allowance.most, allowance.change) if allowance.most else room_of_process()
 
         def begin(freed: deque[int]) -> Stream:
-            return SessionStream(sock, chosen, CheckpointPolicy(), freed=freed)
+            room.hold(OVERHEAD_BYTES)
+            return SessionStream(sock, chosen, CheckpointPolicy(), freed=freed, room=room)
 
         self._stream = LazyStream(begin, chosen)
         self._binding: contextlib.AbstractContextManager[Any] = bind(self._stream, alias)
@@ -52,4 +56,5 @@ def remote_device(control: socket.socket, spec: WorkerSpec, alias: str) -> Remot
     """The session's device of a worker on a function host; None for one beside its device."""
     if spec.device_kind != HOST:
         return None
-    return RemoteDevice(handover.receive(control), alias, str(spec.device_options.get(MODES_OPTION, "full")))
+    modes = str(spec.device_options.get(MODES_OPTION, "full"))
+    return RemoteDevice(handover.receive(control), alias, modes, Allowance())

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from dgsf.core.checkpointing import survival_bytes
 from dgsf.fabric.sandbox.features import Feature
 from dgsf.wire.messages import Failure, Message
 
@@ -46,12 +47,18 @@ class WorkerSpec(msgspec.Struct, array_like=True, frozen=True):
     max_file_bytes: int
     uid: int = 0  # run as this user and group; 0: stay who the platform is
     role: str = "function"  # or "session": execute a guest's device commands
+    session_bytes: int = 0  # memory on the device of the session that a function on a host is given
     contents_dir: str = ""  # of a session, on the host; the worker sees it as CONTENTS_MOUNT
 
     @property
     def process_bytes(self) -> int:
         """What its process may hold: a function its memory; an executor counts tensors itself and needs room beside."""
         return self.memory_bytes if self.role != "session" else executor_bytes(self.memory_bytes)
+
+    @property
+    def beside_bytes(self) -> int:
+        """What the platform may keep in a function's process beside that, to outlive the function's remote device."""
+        return survival_bytes(self.session_bytes) if self.session_bytes else 0
 
 
 class Stop(Message):

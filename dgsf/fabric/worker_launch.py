@@ -106,6 +106,7 @@ class Launcher:
             max_file_bytes=self.max_file_bytes,
             uid=uid,
             role=attach.role,
+            session_bytes=attach.session_bytes,
             contents_dir=str(self.contents.folder(attach.tenant_id)) if attach.role == SESSION else "",
         )
 

@@ -46,7 +46,8 @@ class Record(IntEnum):
     SET_RNG_STATE = -12  # [SET_RNG_STATE, bytes]
     TRACE = -13  # [TRACE, trace, [record, ...]]: a template of calls and frees; handles in it are coded, see below
     RUN = -14  # [RUN, trace, base, start, stop] or with [float, ...] behind: do entries start..stop-1 of the template
-    SNAPSHOT = -15  # [SNAPSHOT, request, since]: answered with the state that changed since that snapshot number
+    SNAPSHOT = -15  # [SNAPSHOT, request, since]: answered with the state that changed since that snapshot number,
+    # or with all of it, 0: contents by name; FROM_NOTHING: every byte
     RESTORE = -16  # [RESTORE, head bytes, all bytes, transfer]: become that state; it follows in bulk frames, see below
     META = -17  # [META, request, handle]: answered with the tensor's true metadata
     MEMORY = -18  # [MEMORY, request, forget]: answered with [live, most, leased] bytes; forget: `most` begins anew
@@ -81,6 +82,8 @@ FLOAT = "f"
 # A complex number: {COMPLEX: [real, imaginary]}.  A constant: {CONSTANT: [dtype, sizes, bytes]}.
 COMPLEX = "z"
 CONSTANT = "t"
+
+FROM_NOTHING = -1  # for a guest that has kept no contents
 
 # The answer to SNAPSHOT is [head bytes, all bytes] and bulk frames: a head in MessagePack, then storages' bytes.
 # These frames may come between later answers.

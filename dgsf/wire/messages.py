@@ -146,6 +146,7 @@ class Attach(Message):
     memory_bytes: int
     network: bool = False
     role: str = "function"  # or "session": execute a guest's device commands
+    session_bytes: int = 0  # of a function on a host: memory on the device that its session will have
 
 
 class Join(Message):

@@ -3,6 +3,7 @@
 import torch
 
 from dgsf.remoting.digest import digest_of
+from dgsf.remoting.guest.room import CountedRoom
 from dgsf.remoting.guest.uploads import Uploads
 from dgsf.remoting.protocol import Record
 
@@ -58,3 +59,25 @@ def test_not_a_number_is_compared_by_its_bits():
     zeros = torch.zeros(COUNT)
     assert named(uploads, tensor) == named(uploads, tensor.clone())
     assert named(uploads, zeros) != named(uploads, -zeros)
+
+
+def test_copies_count_until_a_checkpoint_has_them_or_they_are_forgotten():
+    uploads = Uploads(by_hash=True)
+    first, second = (named(uploads, torch.full((COUNT,), value)) for value in (1.0, 2.0))
+    named(uploads, torch.full((COUNT,), 2.0))  # the same again
+    assert uploads.loose_bytes == 2 * 4 * COUNT
+    uploads.keep_only({first, second}, {first})
+    assert uploads.loose_bytes == 4 * COUNT
+    uploads.keep_only(set())
+    assert uploads.loose_bytes == 0
+
+
+def test_without_memory_for_a_copy_a_checkpoint_is_taken_then_survival_gives_way_then_it_is_sent_as_it_lies():
+    uploads, asked = Uploads(by_hash=True, room=CountedRoom(0)), []
+    uploads.make_room = lambda size: asked.append(size)
+    uploads.save, uploads.give_way = (lambda: asked.append("save")), (lambda: asked.append("give way"))
+    tensor = torch.randn(COUNT)
+    record, _, data = uploads.plan(tensor, 1)
+    assert record[0] == Record.UPLOAD_BULK and bytes(data) == bytes_of(tensor)
+    assert asked[:3] == [4 * COUNT, "save", "give way"]
+    assert not uploads.contents and not uploads.loose_bytes

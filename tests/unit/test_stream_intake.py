@@ -103,3 +103,15 @@ def test_two_full_pipes_do_not_wait_for_each_other() -> None:
         channel.receive(wait=True)
     channel.close()
     far.close()
+
+
+@pytest.mark.parametrize("cut", [1, 7, 1000, 300_000])
+def test_bulk_without_a_place_is_thrown_away_to_its_end_and_what_is_behind_it_arrives(cut: int) -> None:
+    got: list[Frame] = []
+    intake, full = Intake(got.append), []
+    piece = bytes(300_000 if cut >= 1000 else 30)
+    intake.sinks[5] = Sink(None, lambda: full.append(len(got)), 2 * len(piece))
+    bulk = encode_frame(Kind.ANSWER, 1, BULK_HEADER.pack(5) + piece, FLAG_BULK)
+    feed(intake, bulk + encode_frame(18, 2, b"between") + bulk + encode_frame(18, 3, b"behind"), [cut])
+    assert [frame.body for frame in got] == [b"between", b"behind"]
+    assert full == [1] and not intake.sinks

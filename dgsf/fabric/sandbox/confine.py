@@ -88,7 +88,7 @@ def _give_up_rights(sandbox: Sandbox, spec: WorkerSpec, features: Features, held
         capabilities.drop_all()
         capabilities.forbid_new_privileges()
     with features.needed("resource limits", "setting resource limits must be possible"):
-        limits.apply_limits(held + spec.process_bytes, spec.max_file_bytes)
+        limits.apply_limits(held + spec.process_bytes, spec.max_file_bytes, spec.beside_bytes)
     with features.optional("Landlock") as details:
         details += landlock.restrict(network=spec.network, devices=sandbox.plan.devices)
     if sandbox.refused:

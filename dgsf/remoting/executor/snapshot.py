@@ -20,7 +20,7 @@ from dgsf.remoting.executor.codes import DTYPE_CODES, dtype_of, sizes_of, span_b
 from dgsf.remoting.executor.contents import check_digest
 from dgsf.remoting.executor.courier import Courier
 from dgsf.remoting.executor.handles import CallFailure
-from dgsf.remoting.protocol import BULK_HEADER, Record, Status
+from dgsf.remoting.protocol import BULK_HEADER, FROM_NOTHING, Record, Status
 
 if TYPE_CHECKING:
     from dgsf.remoting.executor.machine import Machine
@@ -57,6 +57,8 @@ class Snapshots:
         BULK_HEADER.pack(request)  # one that fits, before a thread needs it
         self.courier.wait()
         self._machine.device.finish()
+        if since == FROM_NOTHING:
+            self._machine.changes.contents.clear()
         picture = self.picture(since == self.number and since > 0)
         self.number += 1
         head = _encode([self.number, picture.storages, self.rest(picture)])

@@ -1,8 +1,9 @@
 """Questions to the executor and the answers that come back.
 
 A question is a record with a request number; its answer may be followed by bulk bytes, for which the question
-gives the place.  Answers to questions that nobody waits for (those of a replay) are dropped.  What arrives
-unasked goes to the stream's own ears: contents that the executor needs, and errors.
+gives the place; if it has none its bytes are thrown away, and whoever asked is told.  Answers to questions that nobody
+waits for (those of a replay) are dropped.  What arrives unasked goes to the stream's own ears: contents that the
+executor needs, and errors.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _decode = msgspec.msgpack.Decoder().decode
 class Question:
     """One request: `size_of` tells from an answer's content how many bulk bytes follow it, `place_of` where they go."""
 
-    __slots__ = ("again", "bulk", "content", "done", "failure", "number", "on_done", "place_of", "size_of")
+    __slots__ = ("again", "bulk", "content", "done", "failure", "number", "on_done", "place_of", "size_of", "trouble")
 
     def __init__(self, number: int, size_of: Callable[[Any], int] | None = None) -> None:
         self.number = number
@@ -35,6 +36,7 @@ class Question:
         self.content: Any = None
         self.failure: tuple[int, str, str] | None = None
         self.bulk: memoryview | None = None
+        self.trouble: Exception | None = None  # why there was no place for its bytes
 
     def finish(self) -> None:
         if self.on_done is not None:
@@ -82,8 +84,11 @@ class Answers:
         if not size:
             question.finish()
             return None
-        question.bulk = question.place_of(size)
-        return request, Sink(question.bulk, question.finish)
+        try:
+            question.bulk = question.place_of(size)
+        except Exception as error:  # whoever reads these frames may be another thread than the one that asked
+            question.trouble = error.with_traceback(None)
+        return request, Sink(question.bulk, question.finish, size)
 
     def start_over(self) -> None:
         """The device is gone: open questions will be answered by another, from the start."""
@@ -92,6 +97,7 @@ class Answers:
                 continue
             question.bulk = None
             question.content = None
+            question.trouble = None
 
 
 def _fresh(size: int) -> memoryview:

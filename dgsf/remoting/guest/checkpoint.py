@@ -7,6 +7,7 @@ go the kinds and traces that were defined by then, and the number of calls that 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -56,7 +57,16 @@ class Checkpoint:
 NOTHING = Checkpoint()
 
 
-def absorb(before: Checkpoint, content: Any, bulk: memoryview, definitions: list[Any], calls: int) -> Checkpoint:
+Place = Callable[[int], memoryview]
+
+
+def _plain(size: int) -> memoryview:
+    return memoryview(bytearray(size))
+
+
+def absorb(
+    before: Checkpoint, content: Any, bulk: memoryview, definitions: list[Any], calls: int, place: Place = _plain
+) -> Checkpoint:
     """The new state: what a snapshot brought, over what was there."""
     try:
         head_bytes = int(content[0])
@@ -77,19 +87,21 @@ def absorb(before: Checkpoint, content: Any, bulk: memoryview, definitions: list
             raise ProtocolError(f"a snapshot leaves out storage {number}, which was never brought")
     if position != len(bulk):
         raise ProtocolError(f"a snapshot of {len(bulk)} bytes describes {position}")
-    return Checkpoint(head.number, _compact(storages), bytes(head.rest), definitions, calls)
+    return Checkpoint(head.number, _compact(storages, place), bytes(head.rest), definitions, calls)
 
 
-def _compact(storages: dict[int, tuple[int, Source]]) -> dict[int, tuple[int, Source]]:
+def _compact(storages: dict[int, tuple[int, Source]], place: Place) -> dict[int, tuple[int, Source]]:
     """Storages that are the last few of a large old buffer get memory of their own."""
     used: dict[int, int] = {}
     for size, source in storages.values():
         if isinstance(source, memoryview):
             used[id(source.obj)] = used.get(id(source.obj), 0) + size
-    return {number: (size, _moved(source, used)) for number, (size, source) in storages.items()}
+    return {number: (size, _moved(source, used, place)) for number, (size, source) in storages.items()}
 
 
-def _moved(source: Source, used: dict[int, int]) -> Source:
+def _moved(source: Source, used: dict[int, int], place: Place) -> Source:
     if isinstance(source, bytes) or used[id(source.obj)] * 2 >= memoryview(source.obj).nbytes:
         return source
-    return memoryview(bytearray(source))
+    moved = place(len(source))
+    moved[:] = source
+    return moved

@@ -12,6 +12,8 @@ from collections.abc import Sequence
 
 import torch
 
+from dgsf.remoting.guest.room import NoRoom, Room
+
 KEPT_BYTES = 256 * 1024 * 1024  # as much as a journal may hold
 _holders = torch._C._storage_Use_Count
 
@@ -19,28 +21,38 @@ _holders = torch._C._storage_Use_Count
 class Copies:
     """Buffers by their size, at most so many bytes of them; beyond that memory comes from the system."""
 
-    def __init__(self, limit: int = KEPT_BYTES) -> None:
+    def __init__(self, limit: int = KEPT_BYTES, room: Room | None = None) -> None:
         self._limit = limit
+        self._room = room or Room()
         self._bytes = 0
         self._buffers: dict[int, list[torch.Tensor]] = {}
         self._lock = threading.Lock()  # until a buffer has its reader, it must not be found again
 
     def of(self, tensor: torch.Tensor, size: int) -> memoryview:
-        """The bytes of a contiguous CPU tensor, as they are now."""
+        """The bytes of a contiguous CPU tensor, as they are now; NoRoom if there is no memory for them."""
         buffer, view = self._place(size)
         ctypes.memmove(buffer.data_ptr(), tensor.data_ptr(), size)
         return view
 
     def place(self, size: int) -> memoryview:
-        """Room for so many bytes, with whatever was there before."""
+        """Memory for so many bytes, with whatever was there before; NoRoom if there is none."""
         return self._place(size)[1]
+
+    def has_place(self, size: int) -> bool:
+        """Whether there is memory for so much, as far as can be told without using it."""
+        try:
+            self.place(size)
+        except NoRoom:
+            return False
+        return True
 
     def _place(self, size: int) -> tuple[torch.Tensor, memoryview]:
         with self._lock:
             buffer = self._unread(size)
             if buffer is None:
                 buffer = self._new(size)
-            return buffer, memoryview(buffer.detach().numpy())  # of another tensor, so that its readers can be counted
+            # of another tensor, so that its readers can be counted
+            return buffer, memoryview(buffer.detach().numpy())[:size]
 
     def release(self, but: Sequence[int], most: int) -> None:
         """Gives back what nobody reads, but a buffer of each of these sizes, as far as `most` bytes go."""
@@ -63,8 +75,11 @@ class Copies:
         self._bytes += size
 
     def _new(self, size: int) -> torch.Tensor:
-        # In torch's memory: numpy asks for huge pages, which can take ten times as long.
-        buffer = torch.empty(size, dtype=torch.uint8)
+        try:
+            buffer = self._room.new(size)
+        except NoRoom:
+            self._forget_unread()
+            buffer = self._room.new(size)
         if self._bytes + size > self._limit:
             self._forget_unread()
         if self._bytes + size <= self._limit:

@@ -2,7 +2,8 @@
 
 Bodies of records are kept as they were encoded, transfers with their bytes.  Questions that only read are no
 part of it; an ask is, and its second answer is dropped.  Where a reading question told the program of an
-error, a SYNC stands in its place, so that the replay tells the error to nobody once more.
+error, a SYNC stands in its place, so that the replay tells the error to nobody once more.  One that was given up
+keeps nothing until it begins anew.
 """
 
 from __future__ import annotations
@@ -12,9 +13,12 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from dgsf.remoting.guest.room import Room
+
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(list[list[Any]]).decode
 _JOIN_BYTES = 64 * 1024
+_COVER_BYTES = 8 * 1024**2  # bodies are in Python's memory, which is counted in lots
 
 
 class Transfer(NamedTuple):
@@ -35,23 +39,35 @@ class Mark(NamedTuple):
 class Journal:
     """Grows with every batch; `drop` forgets what a checkpoint covers."""
 
-    def __init__(self) -> None:
+    def __init__(self, room: Room | None = None, keeping: bool = True) -> None:
         self.bytes = 0
+        self.keeping = keeping
+        self._room = room or Room()
+        self._bodies = self._covered = 0  # bytes of bodies, and the most there were: a heap gives nothing back
         self._done = 0  # entries that a device is known to have done
         self._entries: list[bytes | Transfer] = []
         self._digests: list[bytes] = []
 
     def note(self, body: bytes) -> None:
+        if not self.keeping:
+            return
         self._entries.append(body)
         self.bytes += len(body)
+        self._bodies += len(body)
+        while self._bodies > self._covered:
+            self._room.hold(_COVER_BYTES)
+            self._covered += _COVER_BYTES
 
     def note_transfer(self, number: int, data: memoryview) -> None:
+        if not self.keeping:
+            return
         self._entries.append(Transfer(number, data))
         self.bytes += len(data)
 
     def note_name(self, digest: bytes) -> None:
         """This content was named; its bytes must stay."""
-        self._digests.append(digest)
+        if self.keeping:
+            self._digests.append(digest)
 
     @property
     def digests(self) -> set[bytes]:
@@ -62,10 +78,21 @@ class Journal:
 
     def drop(self, mark: Mark) -> None:
         """Forgets everything before the mark."""
+        self._bodies -= sum(len(entry) for entry in self._entries[: mark.entries] if isinstance(entry, bytes))
         del self._entries[: mark.entries]
         self._done = max(0, self._done - mark.entries)
         del self._digests[: mark.digests]
         self.bytes -= mark.bytes
+
+    def begin_anew(self) -> None:
+        """Keeps what is sent from now on, and nothing of before."""
+        self.drop(self.mark())
+        self.keeping = True
+
+    def give_up(self) -> None:
+        """Keeps nothing any more."""
+        self.drop(self.mark())
+        self.keeping = False
 
     def all_done(self) -> None:
         """An answer says so: everything up to here went well once."""

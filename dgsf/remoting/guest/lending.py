@@ -51,7 +51,16 @@ class Loans:
         region = _region(tensor)
         if region is not None and region not in self._offers and (is_sure or is_plain(tensor)):
             storage, writes = StorageWeakRef(tensor.untyped_storage()), _writes_of(tensor)
-            self._offers[region] = _Offer(storage, writes, _version(writes), self._threads.submit(_digest, tensor))
+            self._offers[region] = _Offer(storage, writes, _version(writes), self._hashed(tensor))
+
+    def _hashed(self, tensor: torch.Tensor) -> Future[bytes]:
+        """In another thread, or here if there is no memory for one."""
+        try:
+            return self._threads.submit(_digest, tensor)
+        except RuntimeError:
+            done: Future[bytes] = Future()
+            done.set_result(_digest(tensor))
+            return done
 
     def digest_of(self, tensor: torch.Tensor) -> bytes | None:
         """The hash of a tensor whose bytes may be used as they are; None if they may not."""

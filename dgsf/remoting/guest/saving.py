@@ -2,7 +2,8 @@
 
 The program does not wait for a checkpoint.  Its bytes are read by a thread that lives only as long, because a
 program that is busy elsewhere must not let them pile up on their way.  The journal keeps everything until the
-state is complete; a device that is lost in between costs nothing but the attempt.
+state is complete; a device that is lost in between costs nothing but the attempt.  One that fails, for whatever
+reason, is thrown away whole and tried again later; if the journal is full by then, survival gives way, not the program.
 """
 
 from __future__ import annotations
@@ -12,15 +13,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from dgsf.core.checkpointing import CheckpointCost, CheckpointPolicy, time_lost
-from dgsf.errors import DgsfError
+from dgsf.core.checkpointing import Attempts, CheckpointCost, CheckpointPolicy, time_lost
+from dgsf.errors import ConnectionLost, DgsfError
 from dgsf.remoting.guest.answers import Question
 from dgsf.remoting.guest.checkpoint import absorb
 from dgsf.remoting.guest.copies import Copies
 from dgsf.remoting.guest.journal import Mark
 from dgsf.remoting.guest.recorder import Recorder
+from dgsf.remoting.guest.room import Room
 from dgsf.remoting.guest.uploads import Uploads, digests_in
-from dgsf.remoting.protocol import Record
+from dgsf.remoting.protocol import FROM_NOTHING, Record
 
 if TYPE_CHECKING:
     from dgsf.remoting.guest.survival import Survival
@@ -28,6 +30,9 @@ if TYPE_CHECKING:
 _SYNC, _SNAPSHOT = int(Record.SYNC), int(Record.SNAPSHOT)
 _KEPT_BYTES = 512 * 1024**2  # of memory for states: two take turns, and there are two whenever one arrives
 _SPARE = 1.25  # times the last state: so much of it is kept for the next one when nobody reads it
+_SHRUNK = 0.75  # of a state that there was no memory for: it may be smaller by the next attempt
+_BOUNDS = CheckpointPolicy()
+_PAGES_FROM = 64 * 1024
 _PATIENCE = 0.5  # of the replay bound: so much work a due checkpoint lets pass to find few tensors alive
 
 
@@ -57,6 +62,7 @@ class Saver:
         uploads: Uploads,
         policy: CheckpointPolicy | None,
         now: Callable[[], float],
+        room: Room,
     ) -> None:
         self.cost = CheckpointCost()
         self.checkpoints = 0
@@ -65,7 +71,10 @@ class Saver:
         self._uploads = uploads
         self._policy = policy
         self._now = now
-        self._memory = Copies(_KEPT_BYTES)
+        self._memory = Copies(_KEPT_BYTES, room)
+        self._attempts = Attempts()
+        self._lacked = 0  # bytes that there was no memory for the last time
+        self._why = ""  # the last one came to nothing
         self._sizes = (0, 0)  # of memory for the last two states, the last one first
         self._saving: Saving | None = None
         self._calls_saved = 0  # calls that the last checkpoint covers
@@ -81,22 +90,28 @@ class Saver:
         self.consider(now, max(0.0, round_seconds))
 
     def consider(self, now: float, ahead: float = 0.0) -> None:
-        """Takes a finished one, or begins one if it is time to."""
+        """Takes a finished one, or begins one if it is time to; the journal keeps its bound whatever it takes."""
         if self._policy is None or self._link.recovering:
             return
         if self._saving is not None:
             self.take_if_here()
-            return
+        elif self._attempts.may_try(now) and self._is_time(now, ahead):
+            self._begin()
+        if not self._policy.has_room(self._link.kept_bytes):
+            self.make_room()
+
+    def _is_time(self, now: float, ahead: float) -> bool:
+        """Whether one is due, and this is a good moment for it."""
+        assert self._policy is not None
         busy = self._busy(now)
         if not self._is_due(busy, ahead):
-            return
+            return False
         if self._due_since is None:
             self._due_since = busy
         self._recorder.low = self._recorder.lowest() * 1.02 + 2
-        full = self._link.journal.bytes >= self._policy.journal_bytes
         patience = self._policy.replay_seconds * _PATIENCE
-        if full or self._recorder.live <= self._recorder.low or busy - self._due_since >= patience:
-            self._begin()
+        few = self._recorder.live <= self._recorder.low
+        return few or self._policy.is_full(self._link.kept_bytes) or busy - self._due_since >= patience
 
     def save_now(self) -> None:
         """Saves all calls until now, and waits for it; a device that is lost meanwhile costs the attempt."""
@@ -105,8 +120,49 @@ class Saver:
         if self._saving is not None:  # it began earlier, and what is held back since then is not in it
             self._finish(self._saving)
         while self._saving is None:
-            self._begin()
+            if not self._begin():
+                return
         self._finish(self._saving)
+
+    def make_room(self, more: int = 0) -> None:
+        """Returns when so many more bytes may be kept: the program waits for a checkpoint, or goes on without any."""
+        if self._has_room(more):
+            return
+        if self._saving is not None:
+            self._finish(self._saving)
+        if not self._has_room(more):
+            self.save_if_it_may_help()
+        if not self._has_room(more):
+            self.give_way()
+
+    def save_if_it_may_help(self) -> None:
+        """Memory is short: a checkpoint gives back what the journal keeps, unless one has just failed."""
+        if not self._link.recovering and self._attempts.may_try(self._now()):
+            self.save_now()
+
+    def _has_room(self, more: int) -> bool:
+        bounds = self._policy or _BOUNDS
+        return self._link.recovering or bounds.has_room(self._link.kept_bytes, more)
+
+    def give_way(self) -> None:
+        """Nothing is kept from now on: to lose the device is final, until a checkpoint succeeds after all."""
+        link = self._link
+        if link.recovering:
+            return
+        saving, self._saving = self._saving, None
+        if saving is not None:
+            self._throw_away(saving)
+        link.confirm()
+        if self._policy is not None:
+            link.give_way(self._why or "there is no memory for it")
+            self._memory.release((), 0)
+        self._uploads.keep_only(digests_in(self._recorder.records))
+
+    def _throw_away(self, saving: Saving) -> None:
+        """Its bytes may still arrive: to nobody."""
+        self._link.answers.close(saving.state)
+        self._link.channel.intake.sinks.pop(saving.state.number, None)
+        saving.state.finish()
 
     def _finish(self, saving: Saving) -> None:
         self._link.wait(saving.done)
@@ -134,29 +190,56 @@ class Saver:
 
     def _is_due(self, busy: float, ahead: float) -> bool:
         assert self._policy is not None
-        worked, journal, cost = busy - self._busy_meanwhile, self._link.journal.bytes, self.cost.seconds
+        worked, journal, cost = busy - self._busy_meanwhile, self._link.kept_bytes, self.cost.seconds
         return self._policy.due(busy=busy, worked=worked, cost=cost, journal_bytes=journal, ahead=ahead)
 
-    def _begin(self) -> None:
+    def _begin(self) -> bool:
+        """Asks for the state; False if there is no use in that."""
+        if self._lacked and not self._memory.has_place(self._lacked):
+            self._lacked = int(self._lacked * _SHRUNK)
+            self._came_to_nothing(self._why)
+            return False
         link, recorder = self._link, self._recorder
         done, state = link.question(), link.question(lambda content: int(content[1]))
         done.on_done, state.place_of = self._told, self._place
         records = [*recorder.take(), [_SYNC, done.number]]  # an error before it is told to the SYNC, also in a replay
         link.send(records)
         link.count_busy()
+        if link.adrift:
+            link.journal.begin_anew()
         saving = Saving(done, state, link.journal.mark(), recorder.all_definitions(), recorder.calls, link.busy)
         self._saving = saving
         state.on_done = self._arrived
         self._due_since = None
         recorder.low = 0
-        link.send([], state, [_SNAPSHOT, state.number, link.saved.number])
-        threading.Thread(target=self._drain, args=(saving,), name="dgsf-checkpoint", daemon=True).start()
+        if not self._start_reader(saving):
+            self._saving = None
+            self._throw_away(saving)
+            self._came_to_nothing("no thread can be started to read it")
+            return False
+        link.send([], state, [_SNAPSHOT, state.number, FROM_NOTHING if link.adrift else link.saved.number])
+        return True
+
+    def _start_reader(self, saving: Saving) -> bool:
+        reader = threading.Thread(target=self._drain, args=(saving,), name="dgsf-checkpoint", daemon=True)
+        try:
+            reader.start()
+        except (RuntimeError, MemoryError):
+            return False
+        return True
 
     def _place(self, size: int) -> memoryview:
         """Where the bytes go of a state that was copied just now."""
         if self._saving is not None:
             self._saving.copied = self._now()
-        return self._memory.place(_rounded(size))[:size]
+        self._lacked = _rounded(size)
+        place = self._memory.place(self._lacked)[:size]
+        self._lacked = 0
+        return place
+
+    def _place_apart(self, size: int) -> memoryview:
+        """For what is left of an old state; few bytes need no pages of their own."""
+        return self._memory.place(size) if size >= _PAGES_FROM else memoryview(bytearray(size))
 
     def _told(self, done: Question) -> None:
         """Everything before the snapshot is done; an error of it is for the program, when it asks."""
@@ -176,6 +259,8 @@ class Saver:
             channel.drain(lambda: saving.state.done or not self._link.whole)
         except DgsfError as error:
             self._link.broke(channel, error)
+        except Exception as error:  # half a frame may be read: there is no way back into step
+            self._link.broke(channel, ConnectionLost(f"reading a checkpoint failed: {error!r}"))
 
     @property
     def here(self) -> bool:
@@ -191,22 +276,44 @@ class Saver:
             self._save(saving)
 
     def _save(self, saving: Saving) -> None:
-        link, state = self._link, saving.state
-        lost = self._lost(saving)
-        if state.failure is None and state.bulk is not None:
-            link.saved = absorb(link.saved, state.content, state.bulk, saving.definitions, saving.calls)
-            link.journal.drop(saving.mark)
-            held_back = digests_in(self._recorder.records)  # named already, and in no journal before they are sent
-            self._uploads.keep_only(link.saved.digests | link.journal.digests | held_back)
-            self.checkpoints += 1
-            self.cost.measure(len(state.bulk), lost, self._paid(saving))
-            self._release(_rounded(len(state.bulk)))
+        link, lost, paid = self._link, self._lost(saving), self._paid(saving)
+        trouble = self._absorb(saving)
+        if trouble:
+            self.cost.owe(lost, paid)
+            self._came_to_nothing(trouble)
         else:
-            self.cost.owe(lost, self._paid(saving))
+            size = len(saving.state.bulk or b"")
+            self.cost.measure(size, lost, paid)
+            self._release(_rounded(size))
+            self._attempts.succeeded()
+            self.checkpoints += 1
         link.busy = max(0.0, link.busy - saving.busy)
         self._answered -= saving.busy
         self._busy_meanwhile = self._busy(self._now())
         self._calls_saved = saving.calls
+
+    def _absorb(self, saving: Saving) -> str:
+        """Makes it the state that counts; why not, if it cannot."""
+        link, state = self._link, saving.state
+        if state.failure is not None or state.bulk is None:
+            return state.failure[2] if state.failure is not None else str(state.trouble or "the device sent no state")
+        try:
+            saved = absorb(link.saved, state.content, state.bulk, saving.definitions, saving.calls, self._place_apart)
+        except Exception as error:  # of whatever kind: the program goes on with what it has
+            return str(error) or repr(error)
+        link.saved, link.adrift = saved, ""
+        link.journal.drop(saving.mark)
+        held_back = digests_in(self._recorder.records)  # named already, and in no journal before they are sent
+        self._uploads.keep_only(saved.digests | link.journal.digests | held_back, saved.digests)
+        return ""
+
+    def _came_to_nothing(self, why: str) -> None:
+        """The state before it still counts, if there is one; another is tried later."""
+        self._why = why
+        self._attempts.came_to_nothing(self._now())
+        self._memory.release((), 0)
+        if self._link.adrift:
+            self._link.journal.give_up()
 
     def _release(self, size: int) -> None:
         """The state before is not read any more; what the next ones will not need goes back."""

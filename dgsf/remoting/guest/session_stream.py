@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from dgsf.core.checkpointing import CheckpointPolicy
+from dgsf.core.checkpointing import CheckpointPolicy, within
 from dgsf.errors import DgsfError
 from dgsf.remoting.guest.answers import Question
 from dgsf.remoting.guest.fetches import Result, bulk_size, meta_of, result_of, tensor_of
@@ -25,6 +25,7 @@ from dgsf.remoting.guest.kinds import Kind, Meta
 from dgsf.remoting.guest.modes import FULL, Modes
 from dgsf.remoting.guest.pace import Pace
 from dgsf.remoting.guest.recorder import Recorder
+from dgsf.remoting.guest.room import Room, room_of_process
 from dgsf.remoting.guest.survival import Reopen, Survival
 from dgsf.remoting.guest.uploads import Uploads
 from dgsf.remoting.protocol import Record
@@ -46,20 +47,25 @@ class SessionStream:
         now: Callable[[], float] = time.perf_counter,
         reopen: Reopen | None = None,
         freed: deque[int] | None = None,
+        room: Room | None = None,
     ) -> None:
         """Asks for a device over this connection and waits for it; `reopen` gets another one if it breaks.
 
         `freed`: where handles that nobody needs any more are noted, if tensors know that place already.
+        `room`: memory that survival may take; without it, a share of what the process may have.
         """
         self.modes = modes
         self._lock = threading.RLock()
         self._now = now
         self._recorder = Recorder(modes.traces, freed)
         self.free = self._recorder.freed.append
-        self._uploads = Uploads(by_hash=modes.known)
+        room = room or room_of_process()
+        self._uploads = Uploads(modes.known, room)
         self._uploads.send_all = self._send_all
-        bounds = (policy or CheckpointPolicy()) if modes.survival else None
-        self._link = Survival(sock, self._recorder, self._uploads, bounds, now, reopen)
+        self._uploads.make_room, self._uploads.save = self._make_room, self._save
+        self._uploads.give_way = self._give_way
+        bounds = within(policy or CheckpointPolicy(), room.most) if modes.survival else None
+        self._link = Survival(sock, self._recorder, self._uploads, bounds, now, reopen, room)
         self._pace = Pace() if modes.coalesce else None
         self._due = 0.0
         self._inline_bytes = 0
@@ -171,6 +177,18 @@ class SessionStream:
         if self._inline_bytes >= INLINE_FLUSH_BYTES or now >= self._due:
             self._flush(now)
 
+    def _make_room(self, size: int) -> None:
+        with self._lock:
+            self._link.saver.make_room(size)
+
+    def _save(self) -> None:
+        with self._lock:
+            self._link.saver.save_if_it_may_help()
+
+    def _give_way(self) -> None:
+        with self._lock:
+            self._link.saver.give_way()
+
     def _send_all(self) -> None:
         with self._lock:
             self._link.send_all()
@@ -268,5 +286,7 @@ class SessionStream:
             self._due = self._now() + self._pace.answered()
         if question.failure is not None:
             raise link.error(question.failure)
+        if question.trouble is not None:
+            raise question.trouble
         link.raise_owed()  # told to a checkpoint in between
         link.saver.answered(self._now())

@@ -9,6 +9,7 @@ lock is held by every caller.
 from __future__ import annotations
 
 import contextlib
+import logging
 import socket
 import threading
 from collections.abc import Callable, Iterable
@@ -22,6 +23,7 @@ from dgsf.remoting.guest.channel import Buffer, Channel
 from dgsf.remoting.guest.checkpoint import NOTHING, Checkpoint
 from dgsf.remoting.guest.journal import Journal, Transfer, decode_records, encode_records, join_bodies
 from dgsf.remoting.guest.recorder import Recorder
+from dgsf.remoting.guest.room import Room
 from dgsf.remoting.guest.saving import Saver
 from dgsf.remoting.guest.stepping import Stepper
 from dgsf.remoting.guest.trial import Doubts, Trial
@@ -32,6 +34,7 @@ from dgsf.wire.frames import Kind as FrameKind
 from dgsf.wire.messages import Failure
 from dgsf.wire.session import Began, Begin, End, Ended, Lost, Replayed, read_from_proxy
 
+log = logging.getLogger(__name__)
 _SYNC, _RESTORE = int(Record.SYNC), int(Record.RESTORE)
 LOOK_SECONDS = 0.02  # how often arriving bytes are looked at while nothing is awaited
 MAX_LOSSES_IN_A_ROW = 8
@@ -55,14 +58,18 @@ class Survival:
         policy: CheckpointPolicy | None,
         now: Callable[[], float],
         reopen: Reopen | None = None,
+        room: Room | None = None,
     ) -> None:
+        room = room or Room()
         self.channel = Channel(sock, self._deliver)
         self.answers = Answers(self._on_need, self.owe)
         self.began: Began | None = None
         self.losses = self.round_trips = self.frames = 0
-        self.journal = Journal()
+        self.journal = Journal(room, keeping=policy is not None)
+        self.adrift = ""  # why nothing is kept; a loss is final then
+        self._warned = False
         self.saved: Checkpoint = NOTHING
-        self.saver = Saver(self, recorder, uploads, policy, now)
+        self.saver = Saver(self, recorder, uploads, policy, now, room)
         self._recorder = recorder
         self._uploads = uploads
         self._policy = policy
@@ -167,8 +174,8 @@ class Survival:
             self.busy_since = self._now()
         bodies = self._encode(records) if records else []
         for body in bodies:
-            self._note(body)
-        if self._policy is not None:
+            self.journal.note(body)
+        if self.journal.keeping:
             for digest in digests_in(records):
                 self.journal.note_name(digest)
         if question is not None:
@@ -180,8 +187,7 @@ class Survival:
                 self._command(body)
         if transfer is not None:
             number, data = transfer
-            if self._policy is not None:
-                self.journal.note_transfer(number, data)
+            self.journal.note_transfer(number, data)
             if self._lost is None:
                 self._guarded(lambda: self.channel.bulk(number, [data]))
 
@@ -193,9 +199,29 @@ class Survival:
         self.frames += 1
         self._guarded(lambda: self.channel.command(body))
 
-    def _note(self, body: bytes) -> None:
-        if self._policy is not None:
-            self.journal.note(body)
+    @property
+    def kept_bytes(self) -> int:
+        """What a checkpoint would make superfluous."""
+        return self.journal.bytes + self._uploads.loose_bytes
+
+    def confirm(self) -> None:
+        """Returns when all that was named is on the device; an error on the way there is for the program."""
+        told = self.question()
+        try:
+            self.send(self._recorder.take(), told, [_SYNC, told.number])
+            self.wait(told)
+        finally:
+            self.answers.close(told)
+        if told.failure is not None:
+            self.owe(told.failure)
+
+    def give_way(self, why: str) -> None:
+        """What there is to go on from on another device is dropped."""
+        self.adrift, self.saved = why, NOTHING
+        self.journal.give_up()
+        if not self._warned:
+            self._warned = True
+            log.warning("the session goes on, but a loss of its device is final: its state cannot be kept (%s)", why)
 
     def _encode(self, records: list[Any]) -> list[bytes]:
         """One body, or more if it would be too long for a frame; a single record may take several frames."""
@@ -222,7 +248,7 @@ class Survival:
             self._guarded(lambda: self.channel.receive(wait=True, until=lambda: question.done or self._is_called))
             self._mend()
         if question.failure is not None and question.again is not None:
-            self._note(encode_records([[_SYNC, question.number]]))
+            self.journal.note(encode_records([[_SYNC, question.number]]))
         self._uploads.answered()
         self._recorder.answered()
         self.journal.all_done()
@@ -265,7 +291,7 @@ class Survival:
                 self._owed_of_trial = False
                 told = self.answers.question()
                 self.answers.close(told)
-                self._note(encode_records([[_SYNC, told.number]]))
+                self.journal.note(encode_records([[_SYNC, told.number]]))
             try:
                 raise error
             finally:
@@ -332,7 +358,7 @@ class Survival:
                 self.fail(error)
 
     def _can_reopen(self, channel: Channel, error: DgsfError) -> bool:
-        way_there = self._reopen is not None and self._policy is not None
+        way_there = self._reopen is not None and self._policy is not None and not self.adrift
         return way_there and isinstance(error, ConnectionLost) and not channel.interrupted
 
     def fail(self, error: DgsfError) -> None:
@@ -398,7 +424,10 @@ class Survival:
     def _refuse_if_final(self, lost: Lost) -> None:
         if not lost.resumable or self._policy is None:
             self._dead = SessionLost(f"the remote device was lost: {lost.failure.message}")
-            raise self._dead
+        elif self.adrift:
+            why = f"the remote device was lost, and its state could not be kept ({self.adrift})"
+            self._dead = SessionLost(f"{why}: {lost.failure.message}")
+        self.check_alive()
 
     def _judge(self, lost: Lost) -> None:
         """Whether another device should be tried: not for a call that crashed two already."""

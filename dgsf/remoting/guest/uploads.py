@@ -5,13 +5,13 @@ costs a round trip when it does, which is worth it for weights but not for a fre
 a size that turned out to be needed before an earlier answer is sent straight away, unhashed, unless it comes with a
 module that moves: weights are always named.
 Bytes are copied once, or borrowed from an owner that gives them up, and kept until a checkpoint makes them
-superfluous.
+superfluous.  When there is no memory for another copy, first a checkpoint is taken, then survival gives way.
 """
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Set
 from typing import Any
 
 import torch
@@ -21,6 +21,7 @@ from dgsf.remoting.digest import digest_of
 from dgsf.remoting.guest import lending
 from dgsf.remoting.guest.copies import Copies
 from dgsf.remoting.guest.fetches import DTYPE_CODES
+from dgsf.remoting.guest.room import NoRoom, Room
 from dgsf.remoting.protocol import INLINE_BYTES, Record
 
 _UPLOAD, _UPLOAD_BULK, _KNOWN = int(Record.UPLOAD), int(Record.UPLOAD_BULK), int(Record.KNOWN)
@@ -32,14 +33,21 @@ _compare = ctypes.CDLL(None).memcmp
 class Uploads:
     """Decides how each tensor is sent and keeps the contents that are known by hash."""
 
-    def __init__(self, by_hash: bool) -> None:
+    def __init__(self, by_hash: bool, room: Room | None = None) -> None:
         self.contents: dict[bytes, memoryview] = {}
         self.needed: list[bytes] = []  # asked for and not yet supplied
         self.unconfirmed = False  # something was named that may be asked for
+        self.loose_bytes = 0  # of copied contents that no checkpoint has
         self._by_hash = by_hash
-        self._copies = Copies()
+        self._room = room or Room()
+        self._copies = Copies(room=self._room)
+        self._loose: dict[bytes, int] = {}
+        self._given: dict[bytes, int] = {}  # bytes of contents whose owner has given them up, where they count as ours
         self._shapes: dict[bytes, Shape] = {}
         self.send_all: Callable[[], None] = lambda: None  # returns when nothing of ours waits to be sent
+        self.make_room: Callable[[int], None] = lambda size: None  # returns when so many more bytes may be kept
+        self.save: Callable[[], None] = lambda: None  # a checkpoint, if one may be taken
+        self.give_way: Callable[[], None] = lambda: None  # returns when nothing has to be kept
         self._borrowed: dict[bytes, torch.Tensor] = {}  # whose owner has not yet given it up
         self._under_way: set[bytes] = set()  # of those: on their way from where their owner has them
         self._unsure: set[bytes] = set()  # were borrowed: another thread may have changed them after they were named
@@ -58,9 +66,12 @@ class Uploads:
             return [_UPLOAD, handle, code, sizes, inline], 0, None
         lent = self._borrow(tensor) if self._by_hash else None
         if lent is not None or (self._by_hash and not self._is_fresh((code, sizes))):
-            return self._named(*self._kept(tensor, size, (code, sizes), lent), handle, (code, sizes)), 0, None
+            kept = self._kept(tensor, size, (code, sizes), lent)
+            if kept is not None:
+                return self._named(*kept, handle, (code, sizes)), 0, None
+        data = self._copy(tensor, size) or lending.memory_of(tensor)  # sent before its owner goes on
         transfer = self.new_transfer()
-        return [_UPLOAD_BULK, handle, code, sizes, size, transfer], transfer, self._copies.of(tensor, size)
+        return [_UPLOAD_BULK, handle, code, sizes, size, transfer], transfer, data
 
     def supply(self, digest: bytes) -> tuple[list[Any], int, memoryview]:
         """The record and bytes of a content that the executor needs."""
@@ -84,25 +95,48 @@ class Uploads:
         self._answers += 1
         self.unconfirmed = False
 
-    def keep_only(self, digests: set[bytes]) -> None:
+    def keep_only(self, digests: set[bytes], saved: Set[bytes] = frozenset()) -> None:
+        """Forgets other contents; a checkpoint has those that are `saved`."""
         for digest in [digest for digest in self.contents if digest not in digests]:
             del self.contents[digest]
             self._unsure.discard(digest)
             self._shapes.pop(digest, None)
+            self._room.let_go(self._given.pop(digest, 0))
+        self._loose = {each: size for each, size in self._loose.items() if each in self.contents and each not in saved}
+        self.loose_bytes = sum(self._loose.values())
 
     def _is_fresh(self, shape: Shape) -> bool:
         """Of a size that is new every time."""
         missed = self._missed.get(shape)
         return missed is not None and missed < self._answers
 
-    def _kept(self, tensor: torch.Tensor, size: int, shape: Shape, lent: bytes | None) -> tuple[bytes, memoryview]:
+    def _kept(
+        self, tensor: torch.Tensor, size: int, shape: Shape, lent: bytes | None
+    ) -> tuple[bytes, memoryview] | None:
         """The hash and the bytes that are kept: those we have, or a copy, which no other thread can change any more."""
         digest = lent or self._same_again(tensor, size, shape) or digest_of(_bytes_at(tensor, size))
         data = self._sure(digest)
         if data is None:
-            data = self._copies.of(tensor, size)
+            data = self._copy(tensor, size)
+            if data is None:
+                return None
             digest = digest_of(data)
+            self._count(digest, size)
         return digest, data
+
+    def _copy(self, tensor: torch.Tensor, size: int) -> memoryview | None:
+        """Its bytes as they are now; None: they cannot be kept, and nothing has to be."""
+        self.make_room(size)
+        for relieve in (self.save, self.give_way, lambda: None):
+            try:
+                return self._copies.of(tensor, size)
+            except NoRoom:
+                relieve()
+        return None
+
+    def _count(self, digest: bytes, size: int) -> None:
+        self.loose_bytes += size - self._loose.get(digest, 0)
+        self._loose[digest] = size
 
     def _same_again(self, tensor: torch.Tensor, size: int, shape: Shape) -> bytes | None:
         """The hash of what was named last of this size, if it is the same: to compare is quicker than to hash."""
@@ -135,6 +169,7 @@ class Uploads:
                 self._own(digest)
             else:
                 self._borrowed.pop(digest, None)
+                self._take_over(digest)
         if not under_way.isdisjoint(kept):
             self.send_all()  # from now on their owner may write to them
 
@@ -151,10 +186,23 @@ class Uploads:
             loans.borrowers.add(self)
         return digest
 
+    def _take_over(self, digest: bytes) -> None:
+        """Nobody else has these bytes any more."""
+        data = self.contents.get(digest)
+        if data is not None and digest not in self._given and self._room.hold(data.nbytes):
+            self._given[digest] = data.nbytes
+
     def _own(self, digest: bytes) -> None:
         tensor = self._borrowed.pop(digest, None)
-        if tensor is not None and digest in self.contents:
-            self.contents[digest] = self._copies.of(tensor, tensor.numel() * tensor.element_size())
+        if tensor is None or digest not in self.contents:
+            return
+        size = tensor.numel() * tensor.element_size()
+        data = self._copy(tensor, size)
+        if data is None:  # all that was named has been sent by now
+            self.contents.pop(digest, None)
+        elif digest in self.contents:
+            self.contents[digest] = data
+            self._count(digest, size)
 
 
 def digests_in(records: Iterable[list[Any]]) -> set[bytes]:
