@@ -17,7 +17,7 @@ from statistics import median
 import torch
 
 from dgsf.errors import DgsfError
-from dgsf.remoting.guest.journal import encode_records
+from dgsf.remoting.guest.bodies import encode_records
 from dgsf.remoting.guest.kinds import Kind
 from dgsf.remoting.guest.modes import parse_modes
 from dgsf.remoting.guest.session_stream import SessionStream

@@ -4,8 +4,9 @@ import pytest
 import torch
 
 from dgsf.core.checkpointing import JOURNAL_BYTES, Attempts, CheckpointPolicy, survival_bytes, within
+from dgsf.remoting.guest.bodies import encode_records
 from dgsf.remoting.guest.copies import Copies
-from dgsf.remoting.guest.journal import Journal, encode_records
+from dgsf.remoting.guest.journal import Journal
 from dgsf.remoting.guest.room import CountedRoom, NoRoom, Room, leaves_enough, share_of
 
 PAGE = 4096

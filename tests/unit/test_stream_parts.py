@@ -11,8 +11,9 @@ import pytest
 
 from dgsf.core.checkpointing import BYTES_PER_SECOND, CheckpointCost, CheckpointPolicy, time_lost
 from dgsf.errors import ConfigError, ProtocolError
+from dgsf.remoting.guest.bodies import encode_records, join_bodies
 from dgsf.remoting.guest.checkpoint import NOTHING, absorb
-from dgsf.remoting.guest.journal import Journal, Transfer, encode_records, join_bodies
+from dgsf.remoting.guest.journal import Journal, Transfer
 from dgsf.remoting.guest.kinds import Kind
 from dgsf.remoting.guest.lines import Lines, here
 from dgsf.remoting.guest.modes import FULL, NAIVE, SWITCHES, parse_modes

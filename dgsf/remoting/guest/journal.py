@@ -9,14 +9,11 @@ keeps nothing until it begins anew.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import msgspec
-
+from dgsf.remoting.guest.bodies import join_bodies
 from dgsf.remoting.guest.room import Room
 
-_encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(list[list[Any]]).decode
 _JOIN_BYTES = 64 * 1024
 _COVER_BYTES = 8 * 1024**2  # bodies are in Python's memory, which is counted in lots
 
@@ -126,42 +123,3 @@ def _joined(entries: list[bytes | Transfer]) -> Iterator[bytes | Transfer]:
         joined = []
     if joined:
         yield join_bodies(joined)
-
-
-# --- bodies: MessagePack arrays that can be put together without decoding them -----------------
-def encode_records(records: list[Any]) -> bytes:
-    return _encode(records)
-
-
-def decode_records(body: bytes) -> list[list[Any]]:
-    return _decode(body)
-
-
-def join_bodies(bodies: list[bytes]) -> bytes:
-    """One array of all the elements of these arrays."""
-    if len(bodies) == 1:
-        return bodies[0]
-    count, parts = 0, []
-    for body in bodies:
-        size, start = _head(body)
-        count += size
-        parts.append(body[start:])
-    return array_head(count) + b"".join(parts)
-
-
-def array_head(count: int) -> bytes:
-    if count < 16:
-        return bytes((0x90 | count,))
-    if count < 0x10000:
-        return b"\xdc" + count.to_bytes(2, "big")
-    return b"\xdd" + count.to_bytes(4, "big")
-
-
-def _head(body: bytes) -> tuple[int, int]:
-    """How many elements, and where they start."""
-    first = body[0]
-    if first == 0xDC:
-        return int.from_bytes(body[1:3], "big"), 3
-    if first == 0xDD:
-        return int.from_bytes(body[1:5], "big"), 5
-    return first & 0x0F, 1

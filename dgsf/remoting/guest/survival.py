@@ -17,19 +17,20 @@ from typing import Any
 from uuid import UUID
 
 from dgsf.core.checkpointing import CheckpointPolicy
-from dgsf.errors import ConnectionLost, DgsfError, OpCrashed, ProtocolError, SessionLost, UsageError
+from dgsf.errors import ConnectionLost, DgsfError, OpCrashed, ProtocolError, SessionLost
 from dgsf.remoting.guest.answers import Answers, Question
+from dgsf.remoting.guest.bodies import decode_records, encode_records, in_frames, with_question
 from dgsf.remoting.guest.channel import Buffer, Channel
 from dgsf.remoting.guest.checkpoint import NOTHING, Checkpoint
-from dgsf.remoting.guest.journal import Journal, Transfer, decode_records, encode_records, join_bodies
+from dgsf.remoting.guest.journal import Journal, Transfer
 from dgsf.remoting.guest.recorder import Recorder
 from dgsf.remoting.guest.room import Room
 from dgsf.remoting.guest.saving import Saver
 from dgsf.remoting.guest.stepping import Stepper
 from dgsf.remoting.guest.trial import Doubts, Trial
 from dgsf.remoting.guest.uploads import Uploads, digests_in
-from dgsf.remoting.protocol import COMMAND_BYTES, Record
-from dgsf.wire.frames import MAX_BODY_BYTES, Frame
+from dgsf.remoting.protocol import Record
+from dgsf.wire.frames import Frame
 from dgsf.wire.frames import Kind as FrameKind
 from dgsf.wire.messages import Failure
 from dgsf.wire.session import Began, Begin, End, Ended, Lost, Replayed, read_from_proxy
@@ -172,7 +173,7 @@ class Survival:
     ) -> None:
         if self.busy_since is None:
             self.busy_since = self._now()
-        bodies = self._encode(records) if records else []
+        bodies = in_frames(records) if records else []
         for body in bodies:
             self.journal.note(body)
         if self.journal.keeping:
@@ -181,7 +182,7 @@ class Survival:
         if question is not None:
             question.again = record
             if record is not None:
-                bodies = _with_question(bodies, record)
+                bodies = with_question(bodies, record)
         if self._lost is None:
             for body in bodies:
                 self._command(body)
@@ -222,18 +223,6 @@ class Survival:
         if not self._warned:
             self._warned = True
             log.warning("the session goes on, but a loss of its device is final: its state cannot be kept (%s)", why)
-
-    def _encode(self, records: list[Any]) -> list[bytes]:
-        """One body, or more if it would be too long for a frame; a single record may take several frames."""
-        body = encode_records(records)
-        if len(body) <= MAX_BODY_BYTES - 4096:
-            return [body]
-        if len(records) == 1:
-            if len(body) > COMMAND_BYTES:
-                raise UsageError(f"a command of {len(body)} bytes is over the limit of {COMMAND_BYTES}; do it in parts")
-            return [body]
-        half = len(records) // 2
-        return [*self._encode(records[:half]), *self._encode(records[half:])]
 
     # --- waiting ------------------------------------------------------------------------------
     def question(self, size_of: Callable[[Any], int] | None = None) -> Question:
@@ -441,7 +430,7 @@ class Survival:
         saved = self.saved
         self._calls_before = saved.calls
         for start in range(0, len(saved.definitions), DEFINITIONS_PER_FRAME):
-            for body in self._encode(saved.definitions[start : start + DEFINITIONS_PER_FRAME]):
+            for body in in_frames(saved.definitions[start : start + DEFINITIONS_PER_FRAME]):
                 self._again(body)
         if saved.number:
             head, size, pieces = saved.restore()
@@ -474,7 +463,7 @@ class Survival:
                 self._repeat(entry)
                 continue
             for group in trial.groups(decode_records(entry)):
-                for body in self._encode(group):
+                for body in in_frames(group):
                     self._again(body)
 
     def _repeat(self, entry: bytes | Transfer) -> None:
@@ -492,11 +481,3 @@ class Survival:
         self._guarded(self.channel.settle)
         self._guarded(lambda: self.channel.receive(wait=False))
         self._mend()
-
-
-def _with_question(bodies: list[bytes], record: list[Any]) -> list[bytes]:
-    """The question rides in the last frame."""
-    question = encode_records([record])
-    if bodies and len(bodies[-1]) + len(question) < MAX_BODY_BYTES:
-        return [*bodies[:-1], join_bodies([bodies[-1], question])]
-    return [*bodies, question]
