@@ -12,6 +12,7 @@ from pathlib import Path
 
 from dgsf.fabric.sandbox.limits import raised_by
 from dgsf.fabric.worker_table import WorkerRecord
+from dgsf.spare_memory import leaves_enough
 
 MAX_SHARED_FILES = 4096
 _MAX_PROCESSES = 1024
@@ -28,6 +29,8 @@ def over_limit(worker: WorkerRecord, baseline: int) -> bool:
     worker.memory_used = max(0, private) + files
     if worker.memory_used <= worker.spec.process_bytes:
         return False
+    if not leaves_enough():  # what is kept beside is nobody's by right, and a function can pretend that it is ours
+        return True
     ours = raised_by(worker.child.host_pid, worker.spec.beside_bytes)  # what the platform keeps in it now
     return worker.memory_used > worker.spec.process_bytes + ours
 

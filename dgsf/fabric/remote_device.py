@@ -37,9 +37,11 @@ class RemoteDevice:
 
         chosen = parse_modes(modes)
         room = CountedRoom(allowance.most, allowance.change) if allowance.most else room_of_process()
+        held: list[bool] = []
 
         def begin(freed: deque[int]) -> Stream:
-            room.hold(OVERHEAD_BYTES)
+            if not held:  # once, however often opening is tried
+                held.append(room.hold(OVERHEAD_BYTES))
             return SessionStream(sock, chosen, CheckpointPolicy(), freed=freed, room=room)
 
         self._stream = LazyStream(begin, chosen)

@@ -51,6 +51,7 @@ class Record(IntEnum):
     RESTORE = -16  # [RESTORE, head bytes, all bytes, transfer]: become that state; it follows in bulk frames, see below
     META = -17  # [META, request, handle]: answered with the tensor's true metadata
     MEMORY = -18  # [MEMORY, request, forget]: answered with [live, most, leased] bytes; forget: `most` begins anew
+    KEPT = -19  # [KEPT, number]: the guest has this snapshot in whole; what was done before it need not be repeated
 
 
 class Status(IntEnum):

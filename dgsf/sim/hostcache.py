@@ -23,7 +23,7 @@ class HostCache:
             self._held.move_to_end(function)
             return True
         if mib <= self._memory_mib:
-            while mib > self._left_mib:
+            while self._held and mib > self._left_mib:  # sums of fractions may fall short of the whole by a hair
                 self._left_mib += self._held.popitem(last=False)[1]
             self._held[function] = mib
             self._left_mib -= mib

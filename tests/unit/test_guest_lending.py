@@ -158,3 +158,13 @@ def test_weights_are_named_though_others_of_their_size_had_to_be_sent(uploads):
     assert uploads.plan(torch.randn(BIG), 2)[2] is not None, "a batch of that size is sent straight away"
     with lending([weights.detach()]):
         assert send(uploads, weights) in uploads.contents
+
+
+def test_what_owners_gave_up_counts_until_a_checkpoint_has_it(uploads):
+    tensor = torch.randn(BIG)
+    with lending([tensor.detach()]):
+        digest = send(uploads, tensor)
+        del tensor
+    assert uploads.loose_bytes == 4 * BIG
+    uploads.keep_only({digest}, saved={digest})
+    assert uploads.loose_bytes == 0 and is_true(uploads, digest)

@@ -7,7 +7,8 @@ from dgsf.core.checkpointing import JOURNAL_BYTES, Attempts, CheckpointPolicy, s
 from dgsf.remoting.guest.bodies import encode_records
 from dgsf.remoting.guest.copies import Copies
 from dgsf.remoting.guest.journal import Journal
-from dgsf.remoting.guest.room import CountedRoom, NoRoom, Room, leaves_enough, share_of
+from dgsf.remoting.guest.room import CountedRoom, NoRoom, Room, share_of
+from dgsf.spare_memory import is_enough
 
 PAGE = 4096
 MIB = 1024**2
@@ -60,9 +61,9 @@ def test_spare_copies_make_room_for_another_size():
 
 
 def test_a_machine_keeps_some_memory_free_and_one_that_says_nothing_is_tried():
-    assert leaves_enough(10, available=100, total=200)
-    assert not leaves_enough(91, available=100, total=200)
-    assert leaves_enough(10**12, available=None, total=0)
+    assert is_enough(10, available=100, total=200)
+    assert not is_enough(91, available=100, total=200)
+    assert is_enough(10**12, available=None, total=0)
 
 
 def test_a_limited_program_keeps_most_of_what_it_may_have():

@@ -22,7 +22,6 @@ class Courier:
 
     def __init__(self) -> None:
         self._thread: threading.Thread | None = None
-        self.covered_us = 0  # device time at the last snapshot that was sent in whole
         self._memory = torch.empty(0, dtype=torch.uint8)
 
     def wait(self) -> None:
@@ -52,13 +51,12 @@ class Courier:
         """Keep nothing; what is still being sent is given back when it is."""
         self._memory = torch.empty(0, dtype=torch.uint8)
 
-    def send(self, answers: Answers, request: int, pieces: list[memoryview], taken_us: int) -> None:
+    def send(self, answers: Answers, request: int, pieces: list[memoryview]) -> None:
         """Goes on in the background."""
-        args = (answers, request, pieces, answers.frame, taken_us)
+        args = (answers, request, pieces, answers.frame)
         self._thread = threading.Thread(target=self._send, args=args, daemon=True)
         self._thread.start()
 
-    def _send(self, answers: Answers, request: int, pieces: list[memoryview], frame: int, taken_us: int) -> None:
+    def _send(self, answers: Answers, request: int, pieces: list[memoryview], frame: int) -> None:
         with contextlib.suppress(ConnectionLost):  # the session's own thread will find out
             answers.bulks(request, pieces, frame)
-            self.covered_us = taken_us

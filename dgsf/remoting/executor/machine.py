@@ -68,7 +68,7 @@ class Machine:
 
     def usage(self) -> tuple[int, int, int, int]:
         return (
-            self.device.used_us(), self.memory.estimate(), len(self.handles.tensors), self.snapshots.courier.covered_us,
+            self.device.used_us(), self.memory.estimate(), len(self.handles.tensors), self.snapshots.covered_us,
         )  # fmt: skip
 
     # --- the loop

@@ -49,8 +49,14 @@ class Snapshots:
         self.courier = Courier()
         self.number = 0  # of the last snapshot
         self.next_storage = 1
+        self.covered_us = 0  # device time at the last snapshot that the guest has
+        self._taken_us = 0  # and at the last that was taken: the guest may have no memory for it
         self._of_handle: dict[int, int] = {}  # handle to storage number, at the last snapshot
-        self.records: dict[int, Callable[..., Any]] = {Record.SNAPSHOT: self._snapshot, Record.RESTORE: self._restore}
+        self.records: dict[int, Callable[..., Any]] = {
+            Record.SNAPSHOT: self._snapshot,
+            Record.RESTORE: self._restore,
+            Record.KEPT: self._kept,
+        }
 
     # --- taking
     def _snapshot(self, request: int, since: int) -> None:
@@ -67,19 +73,24 @@ class Snapshots:
         machine.changes.clear()
         self._of_handle = picture.of_handle
 
+    def _kept(self, number: int) -> None:
+        if type(number) is not int:
+            raise ProtocolError(f"{number!r} is not the number of a snapshot")
+        if number == self.number:  # else it is one of before a move: nothing is covered yet by this clock
+            self.covered_us = self._taken_us
+
     def _send(self, request: int, head: memoryview, picture: Picture) -> None:
         """Beside the next commands if there is memory for a copy, before them if not."""
         machine, answers, size = self._machine, self._machine.answers, picture.bytes()
-        taken_us = machine.device.used_us()
+        self._taken_us = machine.device.used_us()
         beside = machine.memory.walk() + size <= machine.memory.lease
         pieces = self.courier.copy(picture.pieces, size) if beside else [uploads.bytes_of(p) for p in picture.pieces]
         machine.say(answers.answer, request, Status.OK, [len(head), len(head) + size])
         if beside:
             machine.memory.keep_beside(self.courier.kept_bytes, self.courier.let_go)
-            self.courier.send(answers, request, [head, *pieces], taken_us)
+            self.courier.send(answers, request, [head, *pieces])
         else:
             machine.say(answers.bulks, request, [head, *pieces])
-            self.courier.covered_us = taken_us
 
     def picture(self, incremental: bool) -> Picture:
         """All live tensors; bytes only of storages that changed since the last snapshot if `incremental`."""

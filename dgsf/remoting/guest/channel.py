@@ -178,7 +178,12 @@ class Channel:
             self._broken = "the proxy closed the connection"
             raise ConnectionLost(self._broken)
         self.bytes_in += count
-        self.intake.filled(count)
+        try:
+            self.intake.filled(count)
+        except BaseException as error:  # half a frame may be lost: whoever reads next must not wait for the rest
+            self.interrupted = self.interrupted or not isinstance(error, Exception)
+            self._broken = self._broken or f"what came cannot be read: {error!r}"
+            raise
         return True
 
     def last_words(self) -> None:

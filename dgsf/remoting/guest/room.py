@@ -8,7 +8,6 @@ never brings the machine to where the kernel ends a process.
 
 from __future__ import annotations
 
-import contextlib
 import mmap
 import resource
 import threading
@@ -18,10 +17,10 @@ from collections.abc import Callable
 import torch
 
 from dgsf.heap import free_between, give_freed_memory_back
+from dgsf.spare_memory import leaves_enough
 
 _PAGE = mmap.PAGESIZE
 _ASK_FROM = 16 * 1024**2  # bytes; less is not worth a look at the machine
-_SPARE_SHARE = 20  # of the machine's memory, one part stays free
 _LIMITED_SHARE = (3, 8)  # of what a limited process may still map when it attaches
 _LOOK_BYTES = 8 * 1024**2  # so often the heap is looked at,
 _HOLES_BYTES = 16 * 1024**2  # for as much that is free there and of no use to a larger block
@@ -39,7 +38,7 @@ class Room:
 
     def new(self, size: int) -> torch.Tensor:
         """Memory of so many bytes, or NoRoom."""
-        if size >= _ASK_FROM and not leaves_enough(size, *_machine()):
+        if size >= _ASK_FROM and not leaves_enough(size):
             raise NoRoom(f"this machine is short of memory: {size >> 20} MiB more would not leave enough of it")
         try:
             return torch.empty(size, dtype=torch.uint8)  # in torch's memory: numpy's has slow huge pages
@@ -67,7 +66,7 @@ class CountedRoom(Room):
 
     def new(self, size: int) -> torch.Tensor:
         size = max(_PAGE, -(-size // _PAGE) * _PAGE)
-        if size >= _ASK_FROM and not leaves_enough(size, *_machine()):
+        if size >= _ASK_FROM and not leaves_enough(size):
             raise NoRoom(f"this machine is short of memory: {size >> 20} MiB more would not leave enough of it")
         if not self.hold(size):
             raise NoRoom(f"{size >> 20} MiB more would be over {self.most >> 20} MiB, which is all there may be of it")
@@ -118,11 +117,6 @@ def share_of(left: int) -> int:
     return max(0, left) * part // whole
 
 
-def leaves_enough(size: int, available: int | None, total: int) -> bool:
-    """Whether the machine can spare so much; where it does not say, it is tried."""
-    return available is None or available - size >= total // _SPARE_SHARE
-
-
 def _left() -> int | None:
     """What this process may still map; None: as much as it likes."""
     with open("/proc/self/statm") as file:
@@ -131,16 +125,3 @@ def _left() -> int | None:
     limits = {which: resource.getrlimit(which)[0] for which in used}
     left = (limit - used[which] for which, limit in limits.items() if limit != resource.RLIM_INFINITY)
     return min(left, default=None)
-
-
-def _machine() -> tuple[int | None, int]:
-    """Memory that is available, and all there is."""
-    facts: dict[str, int] = {}
-    with contextlib.suppress(OSError, ValueError, IndexError), open("/proc/meminfo") as file:
-        for line in file:
-            name, _, value = line.partition(":")
-            if name in ("MemTotal", "MemAvailable"):
-                facts[name] = int(value.split()[0]) * 1024
-            if len(facts) == 2:
-                break
-    return facts.get("MemAvailable"), facts.get("MemTotal", 0)

@@ -287,10 +287,11 @@ class Saver:
             self._release(_rounded(size))
             self._attempts.succeeded()
             self.checkpoints += 1
-        link.busy = max(0.0, link.busy - saving.busy)
-        self._answered -= saving.busy
+            link.busy = max(0.0, link.busy - saving.busy)
+            self._answered -= saving.busy
+            self._calls_saved = saving.calls
+            link.tell_kept()
         self._busy_meanwhile = self._busy(self._now())
-        self._calls_saved = saving.calls
 
     def _absorb(self, saving: Saving) -> str:
         """Makes it the state that counts; why not, if it cannot."""

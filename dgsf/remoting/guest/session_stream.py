@@ -61,7 +61,7 @@ class SessionStream:
         self.free = self._recorder.freed.append
         room = room or room_of_process()
         self._uploads = Uploads(modes.known, room)
-        self._uploads.send_all = self._send_all
+        self._uploads.lock, self._uploads.send_all = self._lock, self._send_all
         self._uploads.make_room, self._uploads.save = self._make_room, self._save
         self._uploads.give_way = self._give_way
         bounds = within(policy or CheckpointPolicy(), room.most) if modes.survival else None
@@ -234,7 +234,8 @@ class SessionStream:
             self._link.close()
 
     def forked(self) -> None:
-        self._lock = threading.RLock()  # the other may be held by a thread that does not exist here
+        # The other one may be held by a thread that does not exist here.
+        self._lock = self._uploads.lock = threading.RLock()
         self._link.abandon()
 
     def _few_alive(self) -> None:

@@ -36,7 +36,7 @@ from dgsf.wire.messages import Failure
 from dgsf.wire.session import Began, Begin, End, Ended, Lost, Replayed, read_from_proxy
 
 log = logging.getLogger(__name__)
-_SYNC, _RESTORE = int(Record.SYNC), int(Record.RESTORE)
+_SYNC, _RESTORE, _KEPT = int(Record.SYNC), int(Record.RESTORE), int(Record.KEPT)
 LOOK_SECONDS = 0.02  # how often arriving bytes are looked at while nothing is awaited
 MAX_LOSSES_IN_A_ROW = 8
 DEFINITIONS_PER_FRAME = 500
@@ -195,6 +195,11 @@ class Survival:
     def send_all(self) -> None:
         """Returns when all that is queued has been sent, or the device is lost."""
         self._guarded(self.channel.settle)
+
+    def tell_kept(self) -> None:
+        """A replay would begin at the state that was saved just now: the device that gave it counts from there."""
+        if self.whole and not self.recovering:
+            self._command(encode_records([[_KEPT, self.saved.number]]))
 
     def _command(self, body: bytes) -> None:
         self.frames += 1

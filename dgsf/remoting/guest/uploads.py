@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Iterable, Set
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -37,13 +38,14 @@ class Uploads:
         self.contents: dict[bytes, memoryview] = {}
         self.needed: list[bytes] = []  # asked for and not yet supplied
         self.unconfirmed = False  # something was named that may be asked for
-        self.loose_bytes = 0  # of copied contents that no checkpoint has
+        self.loose_bytes = 0  # of contents that no checkpoint has, copied or given up by their owners
         self._by_hash = by_hash
         self._room = room or Room()
         self._copies = Copies(room=self._room)
         self._loose: dict[bytes, int] = {}
         self._given: dict[bytes, int] = {}  # bytes of contents whose owner has given them up, where they count as ours
         self._shapes: dict[bytes, Shape] = {}
+        self.lock: AbstractContextManager[Any] = nullcontext()  # held by whoever calls, but for `settle`
         self.send_all: Callable[[], None] = lambda: None  # returns when nothing of ours waits to be sent
         self.make_room: Callable[[int], None] = lambda size: None  # returns when so many more bytes may be kept
         self.save: Callable[[], None] = lambda: None  # a checkpoint, if one may be taken
@@ -161,6 +163,10 @@ class Uploads:
 
     def settle(self) -> None:
         """The owners have given up what they would: what somebody still holds is copied, and sent if under way."""
+        with self.lock:
+            self._settle()
+
+    def _settle(self) -> None:
         under_way, self._under_way = self._under_way, set()
         kept = []
         for digest, tensor in list(self._borrowed.items()):  # another thread may be borrowing more
@@ -189,7 +195,10 @@ class Uploads:
     def _take_over(self, digest: bytes) -> None:
         """Nobody else has these bytes any more."""
         data = self.contents.get(digest)
-        if data is not None and digest not in self._given and self._room.hold(data.nbytes):
+        if data is None:
+            return
+        self._count(digest, data.nbytes)
+        if digest not in self._given and self._room.hold(data.nbytes):
             self._given[digest] = data.nbytes
 
     def _own(self, digest: bytes) -> None:
