@@ -70,12 +70,17 @@ def refusals(results: Sequence[Result]) -> list[str]:
     return [line if len(names) == everybody else f"{', '.join(names)}: {line}" for line, names in told.items()]
 
 
+def _count(calls: float) -> str:
+    """Means over several seeds need not be whole."""
+    return f"{calls:,.0f}" if calls >= 1000 or calls == int(calls) else f"{calls:,.1f}"
+
+
 def _reasons(result: Result) -> list[str]:
     found = list(result.why_refused.items())
-    lines = [f"{calls:,.4g} found no place: {reason}" for reason, calls in found[:REASONS]]
+    lines = [f"{_count(calls)} found no place: {reason}" for reason, calls in found[:REASONS]]
     rest = found[REASONS:]
     if rest:
-        lines.append(f"{sum(calls for _, calls in rest):,.4g} found no place for {len(rest)} other reasons (--json)")
+        lines.append(f"{_count(sum(calls for _, calls in rest))} found no place for {len(rest)} other reasons (--json)")
     return lines
 
 

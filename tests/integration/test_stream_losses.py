@@ -53,6 +53,18 @@ def test_a_proxy_that_is_gone_is_one_exception_that_says_what_to_do(executors: L
     stream.close()
 
 
+def test_an_error_that_a_checkpoint_heard_of_first_is_told_once(executors: LocalExecutors) -> None:
+    stream = SessionStream(executors.connect(LocalSpec()))
+    x = stream.upload(torch.ones(4))
+    stream.sync()
+    broken = stream.call(BROKEN, [x])
+    stream._link.saver._begin()  # its SYNC comes before the program's question
+    with pytest.raises(RemoteOpError):
+        stream.fetch(broken)
+    assert torch.equal(stream.fetch(x), torch.ones(4))
+    stream.close()
+
+
 def test_without_a_journal_a_loss_is_final(executors: LocalExecutors) -> None:
     with lossy_session(executors, LocalSpec(), []) as proxy:
         stream = SessionStream(proxy.guest, parse_modes("full,-survival"))

@@ -285,9 +285,9 @@ class SessionStream:
         self._inline_bytes = 0
         if self._pace is not None:
             self._due = self._now() + self._pace.answered()
+        link.raise_owed()  # told to a checkpoint in between; a failed question would only say it once more
         if question.failure is not None:
             raise link.error(question.failure)
         if question.trouble is not None:
             raise question.trouble
-        link.raise_owed()  # told to a checkpoint in between
         link.saver.answered(self._now())
