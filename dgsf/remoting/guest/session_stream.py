@@ -71,7 +71,7 @@ class SessionStream:
         self._inline_bytes = 0
         self._direct = modes.naive
         if not modes.frees:
-            self._recorder.on_frees = self._await_frees
+            self._recorder.on_frees = self._link.confirm
         self._recorder.on_low = self._few_alive
         self._link.open()
 
@@ -242,18 +242,6 @@ class SessionStream:
         """A good moment for the checkpoint that is due: now, before the next call makes another tensor."""
         self._link.look_soon()
         self._flush(self._now())
-
-    def _await_frees(self) -> None:
-        """Where they do not ride along. An error that is told meanwhile is for whoever asks next."""
-        link = self._link
-        question = link.question()
-        try:
-            link.send(self._recorder.take(), question, [_SYNC, question.number])
-            link.wait(question)
-        finally:
-            link.answers.close(question)
-        if question.failure is not None:
-            link.owe(question.failure)
 
     def _flush(self, now: float) -> None:
         self._inline_bytes = 0

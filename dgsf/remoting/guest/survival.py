@@ -211,7 +211,7 @@ class Survival:
         return self.journal.bytes + self._uploads.loose_bytes
 
     def confirm(self) -> None:
-        """Returns when all that was named is on the device; an error on the way there is for the program."""
+        """Returns when all until now is done; an error that is told meanwhile is for whoever asks next."""
         told = self.question()
         try:
             self.send(self._recorder.take(), told, [_SYNC, told.number])
