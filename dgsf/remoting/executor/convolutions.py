@@ -1,7 +1,7 @@
-"""Convolutions by oneDNN where torch's CPU would unfold the input and multiply, although oneDNN is quicker.
+"""Convolutions of volumes by oneDNN where torch's CPU would unfold the input and multiply, which takes much longer.
 
 Torch decides by rules that were made for 2D images: alone in its batch, a volume takes several times as long as need
-be.  The way of a call follows from its sizes, layouts and attributes alone, so a replay on another CPU device gives
+be.  Images are left to torch: little is gained there, and functions beside their device get the same bits.  The way of a call follows from its sizes, layouts and attributes alone, so a replay on another CPU device gives
 the same bits, and results have the sizes and strides that torch's own choice would give.  The limits were measured;
 they lie where putting weights and activations into oneDNN's order costs more than its kernels gain.
 """
@@ -17,10 +17,8 @@ from torch import Tensor
 
 _NAMES = frozenset(("aten::convolution", "aten::convolution.default"))
 _Backend = torch._C._ConvBackend
-_UNFOLDING = (_Backend.Slow2d, _Backend.Slow3d, _Backend.SlowDilated2d, _Backend.SlowDilated3d)
+_UNFOLDING = (_Backend.Slow3d, _Backend.SlowDilated3d)
 _VOLUME_WORK = 500_000  # multiplications in a convolution of volumes
-_IMAGE_WORK = 8_000_000  # and of images, where unfolding is done well
-_IMAGE_POSITIONS = 49  # for each of which all weights are used, once they are in order
 
 
 def by_onednn(name: str, kernel: Callable[..., Any]) -> Callable[..., Any]:
@@ -43,20 +41,11 @@ def by_onednn(name: str, kernel: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def pays(input: Sequence[int], weight: Sequence[int], stride: Sequence[int]) -> bool:
-    """Whether oneDNN takes less time than unfolding for tensors of these sizes."""
-    if len(input) != len(weight) or len(stride) != len(weight) - 2:
+    """Whether oneDNN takes less time than unfolding for volumes of these sizes."""
+    if len(weight) != 5 or len(input) != 5 or len(stride) != 3:
         return False
-    weights, inputs = math.prod(weight), math.prod(input)
     positions = input[0] * math.prod(input[2:]) // max(1, math.prod(stride))
-    if len(weight) == 5:
-        return math.prod(weight[2:]) > 1 and weights * positions >= _VOLUME_WORK
-    outputs = weight[0] * positions
-    return (
-        len(weight) == 4
-        and positions >= _IMAGE_POSITIONS
-        and weights * positions >= _IMAGE_WORK
-        and 2 * weights >= inputs + outputs
-    )
+    return math.prod(weight[2:]) > 1 and math.prod(weight) * positions >= _VOLUME_WORK
 
 
 def _are_plain(*tensors: Tensor | None) -> bool:
