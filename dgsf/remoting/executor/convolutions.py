@@ -1,9 +1,10 @@
 """Convolutions of volumes by oneDNN where torch's CPU would unfold the input and multiply, which takes much longer.
 
 Torch decides by rules that were made for 2D images: alone in its batch, a volume takes several times as long as need
-be.  Images are left to torch: little is gained there, and functions beside their device get the same bits.  The way of a call follows from its sizes, layouts and attributes alone, so a replay on another CPU device gives
-the same bits, and results have the sizes and strides that torch's own choice would give.  The limits were measured;
-they lie where putting weights and activations into oneDNN's order costs more than its kernels gain.
+be.  Images are left to torch: little is gained there, and functions beside their device get the same bits.  The way of
+a call follows from its sizes, layouts and attributes alone, so a replay on another CPU device gives the same bits, and
+results have the sizes and strides that torch's own choice would give.  The limit was measured; it lies where putting
+weights and activations into oneDNN's order costs more than its kernels gain.
 """
 
 from __future__ import annotations
