@@ -91,8 +91,11 @@ class Presence:
     async def stop(self) -> None:
         for stop in self._deaf:
             await stop()
-        for task in self._tasks:
-            task.cancel()
+        running = set(self._tasks)
+        while running:  # a cancellation that meets the very end of a database call's time-out is lost in Python 3.11
+            for task in running:
+                task.cancel()
+            _, running = await asyncio.wait(running, timeout=BEAT_SECONDS)
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _beat(self) -> None:
