@@ -1,4 +1,4 @@
-"""A content on its way in: hashed as its bytes come, and written straight to a file that has no name yet.
+"""A content on its way in: hashed as its bytes come, and meanwhile written straight to a file that has no name yet.
 
 So it needs no memory beside that file, and is there a moment after its last byte.  Where no file can be had, or the
 place for files is full, what has come so far and what follows is kept in memory instead.  The file is locked as long as
@@ -11,6 +11,8 @@ import contextlib
 import fcntl
 import os
 import secrets
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 
 import torch
 
@@ -31,7 +33,13 @@ class Draft:
         self._file = _new_file(self._path) if folder else None
 
     def add(self, data: memoryview) -> None:
-        self._hash.update(data)
+        hashed = _beside(self._hash.update, data)
+        try:
+            self._keep(data)
+        finally:
+            hashed.result()  # the memory is used again for the bytes that come next
+
+    def _keep(self, data: memoryview) -> None:
         if not self._write(data):
             self._in_memory()[1][self._filled : self._filled + len(data)] = data
         self._filled += len(data)
@@ -122,3 +130,16 @@ def _read_back(file: int, target: memoryview) -> None:
         if not count:
             raise OSError("a content was cut short")
         place += count
+
+
+_threads = ThreadPoolExecutor(1, "dgsf-hash")
+
+
+def _beside(do: Callable[[memoryview], object], data: memoryview) -> Future[object]:
+    """Done by another processor, or at once where there can be no other thread."""
+    try:
+        return _threads.submit(do, data)
+    except RuntimeError:
+        done: Future[object] = Future()
+        done.set_result(do(data))
+        return done
