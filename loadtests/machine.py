@@ -6,6 +6,7 @@ quiet it was.
 
 from __future__ import annotations
 
+import mmap
 import os
 import platform
 import threading
@@ -84,6 +85,23 @@ def settle(limit: float = QUIET_SHARE, patience: float = 3.0, look: float = 0.2)
 
 
 # --- memory -----------------------------------------------------------------------------------
+def have_free_memory(most_bytes: int) -> None:
+    """Take memory and free it: the host of a virtual machine takes back what is free, and is slow to give it again.
+
+    Whoever comes next pays for that, a second and more for each GB; who it is would be chance.
+    """
+    size = min(most_bytes, _available_bytes() // 4) // mmap.PAGESIZE * mmap.PAGESIZE
+    if size:
+        mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | mmap.MAP_POPULATE).close()
+
+
+def _available_bytes() -> int:
+    for line in Path("/proc/meminfo").read_text().splitlines():
+        if line.startswith("MemAvailable:"):
+            return int(line.split()[1]) * 1024
+    return 0
+
+
 def memory(pid: int) -> dict[str, int]:
     """Resident bytes of a process: all, and the part that is shared memory."""
     found = {"total": 0, "shared": 0}

@@ -2,7 +2,8 @@
 
 Ours: the function exists, no worker of it is warm; the clock runs from the request to the answer.  The peer:
 a new Python process imports torch, makes the weights, runs once.  Only workloads whose warm run takes under a
-second count.
+second count.  The first call of all brings the weights to the device and has a row of its own: later ones, of other
+versions and other workers, find them there.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import sys
 import time
 from pathlib import Path
 
+from dgsf.config import GIB
 from dgsf.errors import DgsfError
 from loadtests import machine
 from loadtests.coldstart import until_no_leases
@@ -25,6 +27,7 @@ from loadtests.service import ROOT, post
 
 WARM_SECONDS = 1.0
 IDLE_SECONDS = 0.3
+FREE_BYTES = 3 * GIB  # more than either side needs
 _SCRIPT = """
 import inspect, torch
 torch.set_num_threads(1)
@@ -43,12 +46,15 @@ def measure(plan: Plan) -> Section:
             warm: list[float] = []
             for number in range(plan.rounds):
                 mine.append(_cold(ours, name, number, warm))
-                machine.settle()
+                _settle()
                 theirs.append(_fresh_process(name))
                 plan.say(f"{name} {number + 1}/{plan.rounds}  {mine[-1] * 1e3:.0f} ms  process {theirs[-1] * 1e3:.0f}")
             if min(warm) < WARM_SECONDS:
                 what = f"{name.replace('_', ' ')}: cold over the fabric ÷ fresh process"
-                section.rows.append(compare(what, _ms(mine), _ms(theirs), at_most(0.5), "ms"))
+                for when, rounds in (("", slice(1, None)), (", the first time", slice(0, 1))):
+                    if here := _ms(mine[rounds]):
+                        row = compare(what + when, here, _ms(theirs[rounds]), at_most(0.5), "ms")
+                        section.rows.append(row)
             section.raw[name] = {"fabric": mine, "process": theirs, "warm": warm}
     return section
 
@@ -60,10 +66,15 @@ def _cold(ours: Ours, name: str, number: int, warm: list[float]) -> float:
     deploy(ours, function.with_options(idle_seconds=IDLE_SECONDS), deployed)
     with ours.client() as client:
         until_no_leases(client.leases)  # the pool is free, as it is after a quiet minute
-    machine.settle()
+    _settle()
     took = _call(ours, deployed)
     warm.append(_call(ours, deployed))
     return took
+
+
+def _settle() -> None:
+    machine.settle()
+    machine.have_free_memory(FREE_BYTES)
 
 
 def _call(ours: Ours, function: str) -> float:
