@@ -89,18 +89,19 @@ def environment_of(ours: Ours, **settings: str) -> dict[str, str]:
     return {"DGSF_URL": ours.url, "DGSF_API_KEY": ours.api_key, **more}
 
 
-def alternate(plan: Plan, runners: Sequence[Runner], seconds: float = 2.0) -> None:
-    """Rounds in turn; each runner takes as many steps as it can in so long, so that all are equally warm."""
+def alternate(plan: Plan, runners: Sequence[Runner], seconds: float = 2.0, turns: int = 1) -> None:
+    """Rounds in turn, so many times those of the plan; each runner takes as many steps as it can in so long."""
     steps = {each.name: _steps_in(each, seconds) for each in runners}
     for each in runners:
         each.seconds.clear()
         each.counts.clear()
-    for number in range(plan.rounds):
+    rounds = plan.rounds * turns
+    for number in range(rounds):
         for each in rotated(runners, number):
             machine.settle(limit=0.25, patience=2.0)
             each.round(steps[each.name])
         told = "  ".join(f"{each.name} {each.seconds[-1] * 1e3:.2f} ms" for each in runners)
-        plan.say(f"round {number + 1}/{plan.rounds}  {told}")
+        plan.say(f"round {number + 1}/{rounds}  {told}")
 
 
 def _steps_in(runner: Runner, seconds: float) -> int:
