@@ -58,9 +58,10 @@ test-fast: $(VENV)/.dev ## only the pure tests, in seconds
 traces: $(VENV)/.dev ## keep-warm over the published traces, where you have them (2 minutes)
 	$(BIN)/python -m pytest -n 2 tests/traces
 
-opinfo: $(VENV)/.dev ## every operator case of torch on the remote device (12 minutes; OPINFO='--over session')
+opinfo: $(VENV)/.dev ## every operator and module case of torch on the remote device (14 minutes; OPINFO='--over session')
 	OMP_NUM_THREADS=1 $(BIN)/python tests/opinfo/run.py --known tests/opinfo/KNOWN.md $(OPINFO)
 	OMP_NUM_THREADS=1 $(BIN)/python tests/opinfo/run.py --derivatives --known tests/opinfo/KNOWN.md $(OPINFO)
+	OMP_NUM_THREADS=1 $(BIN)/python tests/opinfo/run.py --modules --known tests/opinfo/KNOWN.md $(OPINFO)
 
 bench: $(VENV)/.bench ## the numbers, beside their peers (needs wrk, and a quiet machine)
 	$(BIN)/python -m loadtests.bench $(BENCH)

@@ -115,13 +115,13 @@ def _out(op: Any, sample: Any) -> Any:
 
 def _backward(op: Any, sample: Any) -> Any:
     leaves = _leaves(sample)
-    return _slopes(_outputs(op, sample), leaves) if leaves else None
+    return slopes(_outputs(op, sample), leaves) if leaves else None
 
 
 def _twice(op: Any, sample: Any) -> Any:
     leaves = _leaves(sample)
-    first = _slopes(_outputs(op, sample), leaves, create_graph=True) if leaves else None
-    return _slopes(first, leaves) if first is not None else None
+    first = slopes(_outputs(op, sample), leaves, create_graph=True) if leaves else None
+    return slopes(first, leaves) if first is not None else None
 
 
 def _tangents(op: Any, sample: Any) -> Any:
@@ -145,7 +145,7 @@ def _outputs(op: Any, sample: Any) -> Any:
     return made if sample.output_process_fn_grad is None else sample.output_process_fn_grad(made)
 
 
-def _slopes(made: Any, leaves: list[torch.Tensor], create_graph: bool = False) -> Any:
+def slopes(made: Any, leaves: list[torch.Tensor], create_graph: bool = False) -> Any:
     outs = [t for t in flat(made) if t.requires_grad and t.numel()]
     weights = [_weight(t) for t in outs]
     return torch.autograd.grad(outs, leaves, weights, create_graph=create_graph, allow_unused=True) if outs else None
@@ -168,35 +168,35 @@ def _compare(outcome: Outcome, label: str, run: Callable[[Any], Any], sample: An
             remote = _fresh(sample, device, outcome.name)
             torch.manual_seed(3)
             named = bool(flat((remote.input, remote.args, remote.kwargs))) or "device" in remote.kwargs
-            actual = tree(run(remote), lambda t: _home(t, device if named else t.device))
+            actual = tree(run(remote), lambda t: home(t, device if named else t.device))
         except (OpNotAllowed, NotImplementedError) as error:
-            outcome.refused.append(f"{label}: {_line(error)}")
+            outcome.refused.append(f"{label}: {line(error)}")
             return
         except Exception as error:
-            outcome.wrong.append(f"{label}: {type(error).__name__}: {_line(error)}")
+            outcome.wrong.append(f"{label}: {type(error).__name__}: {line(error)}")
             return
-    _equal(outcome, label, actual, expected)
+    equal(outcome, label, actual, expected)
 
 
-def _home(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
+def home(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
     if tensor.device.type != device.type:
         raise AssertionError(f"a result is on {tensor.device}")
     return tensor.detach().cpu()
 
 
-def _equal(outcome: Outcome, label: str, actual: Any, expected: Any) -> None:
+def equal(outcome: Outcome, label: str, actual: Any, expected: Any, **tolerances: float) -> None:
     expected = tree(expected, lambda t: t.detach())
     try:
         if outcome.name.partition(".")[0] in UNDEFINED or outcome.name in UNDEFINED:
             for mine, theirs in zip(flat(actual), flat(expected), strict=True):
                 assert (mine.shape, mine.dtype) == (theirs.shape, theirs.dtype)
             return
-        torch.testing.assert_close(actual, expected, equal_nan=True)
+        torch.testing.assert_close(actual, expected, equal_nan=True, **tolerances)
     except (AssertionError, TypeError, ValueError) as error:  # a tensor and none cannot be compared
-        outcome.wrong.append(f"{label}: {_line(error)}")
+        outcome.wrong.append(f"{label}: {line(error)}")
 
 
-def _line(error: BaseException) -> str:
+def line(error: BaseException) -> str:
     text = " ".join(str(error).split())
     return text[:200]
 

@@ -2,7 +2,8 @@
 
 Operators run in a few worker processes, each with a time limit; one that crashes or hangs costs only itself.
 The list of what does not pass, with reasons, is written to KNOWN.md beside this file: one part of it for values and
-first derivatives, one (`--derivatives`) for what is derived twice or by forward mode.
+first derivatives, one (`--derivatives`) for what is derived twice or by forward mode, one (`--modules`) for the classes
+of `nn`.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--default", default="float32", help="the default dtype")
     parser.add_argument("--honest", action="store_true", help="compare all metadata with the device's")
     parser.add_argument("--derivatives", action="store_true", help="second ones and by forward mode, nothing else")
+    parser.add_argument("--modules", action="store_true", help="torch's cases of nn modules instead of operators")
     parser.add_argument("--known", type=Path, default=None, help="where to write the list")
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     return parser.parse_args()
@@ -47,9 +49,13 @@ def work(options: argparse.Namespace) -> None:
     import torch
 
     torch.set_num_threads(1)
-    known = cases.operators()
+    known = _known(options)
     dtypes = [getattr(torch, name) for name in options.dtypes.split(",")]
     check = cases.check_derivatives if options.derivatives else partial(cases.check, dtypes=dtypes)
+    if options.modules:
+        import modules
+
+        check = modules.check
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what operators print is no answer
     with streams.over(options.over) as device:
@@ -65,6 +71,14 @@ def work(options: argparse.Namespace) -> None:
             print(json.dumps({**found, "reasons": (outcome.wrong + outcome.refused)[:50]}), file=answers, flush=True)
 
 
+def _known(options: argparse.Namespace) -> dict[str, Any]:
+    """What there are cases of, by name."""
+    import cases
+    import modules
+
+    return modules.names() if options.modules else cases.operators()
+
+
 class Worker:
     """A process that tries operators one at a time."""
 
@@ -73,6 +87,7 @@ class Worker:
         self._command += ["--samples", str(options.samples), "--dtypes", options.dtypes]
         self._command += ["--default", options.default] + (["--honest"] if options.honest else [])
         self._command += ["--derivatives"] if options.derivatives else []
+        self._command += ["--modules"] if options.modules else []
         self._process: subprocess.Popen[str] | None = None
 
     def start(self) -> subprocess.Popen[str]:
@@ -111,10 +126,8 @@ class Worker:
 
 
 def run(options: argparse.Namespace) -> list[dict[str, Any]]:
-    import cases
-
     waiting: queue.SimpleQueue[str] = queue.SimpleQueue()
-    for name in options.names or sorted(cases.operators()):
+    for name in options.names or sorted(_known(options)):
         waiting.put(name)
     found: list[dict[str, Any]] = []
 
@@ -148,10 +161,11 @@ def main() -> int:
 
     started = time.monotonic()
     outcomes = run(options)
-    print(report.summary(outcomes, time.monotonic() - started))
+    part = report.MODULES if options.modules else report.DERIVATIVES if options.derivatives else report.VALUES
+    print(report.summary(outcomes, time.monotonic() - started, part.things))
     if options.known is not None:
-        report.write(options.known, report.DERIVATIVES if options.derivatives else report.VALUES, outcomes)
-    return 0 if report.good(outcomes) else 1
+        report.write(options.known, part, outcomes)
+    return 0 if report.good(outcomes, part) else 1
 
 
 if __name__ == "__main__":

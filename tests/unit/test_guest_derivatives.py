@@ -63,6 +63,33 @@ def test_layers_can_be_derived_twice_and_by_transforms(device):
     same(twice(given[0][0, 0].to(device)), expected)
 
 
+@pytest.mark.parametrize("layer", [torch.nn.LSTM, torch.nn.GRU, torch.nn.RNN])
+@pytest.mark.parametrize("how", [{}, {"num_layers": 2, "bidirectional": True}, {"bias": False, "batch_first": True}])
+def test_recurrent_layers_can_be_derived_twice_and_by_transforms(layer, how, device):
+    torch.manual_seed(0)
+    model, x = layer(4, 5, **how), torch.randn(3, 2, 4)
+    samples = torch.randn(2, 3, 2, 4)
+
+    def loss(given, sample):
+        return torch.func.functional_call(model, given, (sample,))[0].pow(2).sum()
+
+    def run(where, of_each):
+        model.to(where)
+        return [
+            *slopes(lambda given: model(given)[0], x, device=where),
+            torch.func.grad(lambda given: model(given)[0].sum())(x.to(where)),
+            *of_each(dict(model.named_parameters()), samples.to(where)).values(),
+        ]
+
+    def one_by_one(parameters, samples):  # of recurrent layers the CPU's kernels cannot do all at once
+        found = [torch.func.grad(loss)(parameters, sample) for sample in samples]
+        return {name: torch.stack([each[name] for each in found]) for name in parameters}
+
+    expected = run("cpu", one_by_one)
+    for there, here in zip(run(device, torch.func.vmap(torch.func.grad(loss), (None, 0))), expected, strict=True):
+        torch.testing.assert_close(there.detach().cpu(), here.detach(), rtol=2e-3, atol=1e-4)
+
+
 def test_gradients_of_each_sample_are_one_batch(device):
     weight, x = torch.randn(2, 3), torch.randn(4, 3)
     each = torch.func.vmap(torch.func.grad(lambda w, row: F.linear(row, w).pow(2).sum()), (None, 0))

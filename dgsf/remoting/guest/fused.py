@@ -28,7 +28,7 @@ DISTRUSTED.update((
     "_linalg_svd", "linalg_svd", "svd", "linalg_eig", "linalg_eigvals", "_fft_r2c", "_fft_c2r", "_fft_c2c",
     "mkldnn_rnn_layer", "mkldnn_rnn_layer_backward", "max_unpool2d", "max_unpool3d", "nonzero_static", "_linalg_det",
     "_linalg_slogdet", "_linalg_solve_ex", "_transformer_encoder_layer_fwd", "_native_multi_head_attention",
-    "linalg_lstsq", "_linalg_eigh", "linalg_qr", "ldexp",
+    "linalg_lstsq", "_linalg_eigh", "linalg_qr", "ldexp", "multi_margin_loss", "multilabel_margin_loss_forward",
 ))  # fmt: skip
 
 
@@ -87,6 +87,16 @@ def ctc_loss(
     """Lengths may be on the CPU, as for CUDA; torch would mix them with remote tensors."""
     lengths = [each.to(log_probs.device) for each in (input_lengths, target_lengths)]
     return aten.ctc_loss.Tensor.decompose(log_probs, targets, *lengths, blank, reduction, zero_infinity)
+
+
+def one_hot(classes: Any, num_classes: int = -1) -> Any:
+    """Whole: of tensors like ours torch does not look whether the classes are lawful."""
+    if num_classes == -1 and classes.numel():
+        least, most = torch.stack(classes.aminmax()).tolist()
+        if least < 0:
+            raise RuntimeError("Class values must be non-negative.")
+        num_classes = most + 1
+    return dispatch(aten.one_hot.default, (classes, num_classes), {})
 
 
 def batch_norm(
@@ -149,6 +159,7 @@ def register(library: Any) -> None:
     library.impl("scaled_dot_product_attention", attention, "AutogradPrivateUse1")
     library.impl("ctc_loss.Tensor", ctc_loss, "AutogradPrivateUse1")
     library.impl("batch_norm", batch_norm, "AutogradPrivateUse1")
+    library.impl("one_hot", one_hot, "AutogradPrivateUse1")
     SPECIALS["aten::batch_norm"] = lambda plan, args, kwargs: batch_norm(*args, **kwargs)
     derivatives.register(library)
     rnn.register(library)

@@ -92,7 +92,7 @@ def _lstm(
         return dispatch(aten.lstm.input, args, {})
     torchs = _decomposed()
     projected = hx[0].size(2) != hx[1].size(2)
-    if projected or source.dtype is not torch.float32 or not source.numel() or derivatives.forward_mode():
+    if projected or source.dtype is not torch.float32 or not source.numel() or derivatives.watched():
         layer = torchs.one_layer_lstm
     else:
         layer = _fused_layer
@@ -112,8 +112,8 @@ def _fused_layer(source: Any, hidden: Any, params: Any, has_biases: bool, revers
     else:
         bias_in = bias_hidden = torch.zeros(4 * size, dtype=source.dtype, device=source.device)
     out, last, cell, workspace = aten.mkldnn_rnn_layer.default(
-        source.contiguous(), params[0], params[1], bias_in, bias_hidden, hidden[0].unsqueeze(0).contiguous(),
-        hidden[1].unsqueeze(0).contiguous(), reverse, [], _LSTM, size, 1, has_biases, False, False, True,
+        source.contiguous(), params[0], params[1], bias_in, bias_hidden, hidden[0].contiguous(),
+        hidden[1].contiguous(), reverse, [], _LSTM, size, 1, has_biases, False, False, True,
     )  # fmt: skip
     if workspace is None:  # the device keeps none, so there is no way back through this layer
         return _decomposed().one_layer_lstm(source, hidden, params, has_biases, reverse)

@@ -1,0 +1,52 @@
+"""Labels that are no class, and losses of a single sample: refused, and shaped, as on the CPU."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from remote_device import same
+
+from dgsf.errors import RemoteOpError
+
+
+@pytest.mark.parametrize(("classes", "count"), [([1, 2], -1), ([0, 2], 3), ([], 3), ([[0, 1], [1, 0]], 4)])
+def test_classes_become_rows(classes, count, device):
+    labels = torch.tensor(classes, dtype=torch.int64)
+    same(F.one_hot(labels.to(device), count), F.one_hot(labels, count))
+
+
+@pytest.mark.parametrize(("classes", "count"), [([1, 7], 3), ([-1], 3), ([], -1), ([1], 0)])
+def test_what_is_no_class_is_told_at_the_next_value(classes, count, device):
+    labels = torch.tensor(classes, dtype=torch.int64)
+    with pytest.raises(RuntimeError) as here:
+        F.one_hot(labels, count)
+    with pytest.raises(RemoteOpError, match=str(here.value)):
+        F.one_hot(labels.to(device), count).cpu()
+
+
+def test_a_class_below_all_others_is_told_at_once_where_they_are_counted(device):
+    with pytest.raises(RuntimeError, match="non-negative"):
+        F.one_hot(torch.tensor([2, -1], device=device))
+
+
+def test_rows_of_a_batch_by_a_transform(device):
+    labels = torch.tensor([1, 2])
+    rows = torch.func.vmap(lambda label: F.one_hot(label, 4))
+    same(rows(labels.to(device)), rows(labels))
+
+
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+@pytest.mark.parametrize(
+    ("loss", "target"), [(F.multi_margin_loss, 0), (F.multilabel_margin_loss, [3, 0, -1, 1])], ids=["one", "several"]
+)
+def test_the_loss_of_a_single_sample_has_no_dimension(loss, target, reduction, device):
+    given, target = torch.tensor([0.5, -1.0, 0.25, 2.0]), torch.tensor(target)
+
+    def run(where):
+        leaf = given.to(where).requires_grad_()
+        value = loss(leaf, target.to(where), reduction=reduction)
+        value.backward()
+        return value.detach(), leaf.grad
+
+    for there, here in zip(run(device), run("cpu"), strict=True):
+        assert there.shape == here.shape
+        same(there, here)
