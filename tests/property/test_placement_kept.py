@@ -42,6 +42,7 @@ steps = st.lists(
         st.tuples(st.just("cpu"), NUMBERS, st.sampled_from([0, 2000, 16_000])),
         st.tuples(st.just("silent"), NUMBERS),
         st.tuples(st.sampled_from(["priced", "timed"]), NUMBERS, st.sampled_from([0.1, 1.0, 50.0])),
+        st.tuples(st.just("priced"), NUMBERS, st.just(0.0)),
         st.tuples(st.just("turned"), NUMBERS),
     ),
     min_size=20,

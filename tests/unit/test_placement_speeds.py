@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dgsf.config import load_settings
-from dgsf.core.placement import DeviceView, Placement, Placer, Pool, Request, Speeds, make_policy
+from dgsf.core.placement import DeviceView, KeptPoolChooser, Placement, Placer, Pool, Request, Speeds, make_policy
 from dgsf.core.placement.speeds import parse_speeds
 from dgsf.errors import ConfigError
 from dgsf.speedtable import read_speeds
@@ -148,6 +148,26 @@ def test_what_no_device_makes_faster_goes_where_it_is_cheap_in_whatever_order_de
     ):
         for duration_s in (0.0, 100.0):
             assert chosen(make_policy(name), ask(scales=False, duration_s=duration_s), devices) == cheap
+
+
+@pytest.mark.parametrize("name", ["gavel", "dgsf"])
+def test_what_costs_nothing_is_taken_before_what_costs_something(name):
+    rented, own = {"price": 5.0}, {"price": 0.0}
+    for views, free in (
+        ([gpu(1, "rented", **rented), gpu(2, "own", **own)], 2),
+        ([gpu(1, "own", **own), gpu(2, "rented", **rented)], 1),
+    ):
+        assert KeptPoolChooser(name).choose(ask(), views).id == free
+        assert chosen(make_policy(name), ask(duration_s=100.0), views) == free
+
+
+@pytest.mark.parametrize("name", ["gavel", "dgsf"])
+def test_a_type_that_costs_nothing_leaves_the_prices_of_the_others_as_they_are(name):
+    full = gpu(1, "own", price=0.0, free=0)
+    assert chosen(make_policy(name), ask(), [full, gpu(2, "dear", price=9.0), gpu(3, "cheap")]) == 3
+    assert chosen(make_policy(name), ask(), [gpu(1, "own", price=0.0), gpu(2, "fast", speed=64.0)]) == 2
+    pool = [gpu(1, "own", price=0.0), gpu(2, "given", price=0.0, free=300)]
+    assert chosen(make_policy(name), ask(), pool) == 2, "nothing to compare: packing decides"
 
 
 def test_where_a_cheap_type_gets_full_packing_decides():

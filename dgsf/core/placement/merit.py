@@ -21,6 +21,7 @@ from dgsf.core.placement.speeds import Speeds
 
 STEP = 0.25  # octaves: 19 %
 COST_WEIGHT = 0.25  # of an octave of price against one of speed: twice the speed may cost up to 16 times as much
+FREE = 0.001  # of the lowest price: what a type that costs nothing is taken for; nothing has no octaves
 TOO_LATE = 10.0  # octaves
 LATER = 4.0  # and so many more for each by which it is late: more than prices make up for
 MOST_LEVELS = 400
@@ -133,8 +134,11 @@ class Merit:
 
     def _cheapness(self, prices: Floats) -> Floats:
         """What each price is worth beside the highest."""
-        if not self._cost_weight or not (prices > 0).all():
+        paid = prices > 0
+        if not self._cost_weight or not paid.any():
             return np.zeros(len(prices))
+        if not paid.all():
+            prices = np.maximum(prices, FREE * prices[paid].min())
         cheap: Floats = self._cost_weight * np.log2(prices.max() / prices)
         return cheap
 
