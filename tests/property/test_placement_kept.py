@@ -27,6 +27,7 @@ requests = st.builds(
     devices=st.sampled_from([0, 0, 0, 2, 3]),
     cpu_milli=st.sampled_from([0, 1000, 4000, 20_000]),
     duration_s=st.sampled_from([0.0, 10.0, 100.0]),
+    deadline_s=st.sampled_from([None, 20.0]),
     weights=st.sampled_from(["", "f", "g"]),
 )
 steps = st.lists(

@@ -200,6 +200,25 @@ def test_the_order_of_types_comes_before_speed_and_price():
     assert chosen(make_policy("dgsf"), ask(scales=False), devices) == 1, "it gains nothing"
 
 
+@pytest.mark.parametrize("name", ["gavel", "dgsf"])
+@pytest.mark.parametrize("duration_s", [0.0, 100.0])
+def test_the_order_of_types_is_for_those_that_meet_the_deadline(name, duration_s):
+    devices = [gpu(1, "T4"), gpu(2, "A100", speed=4.0, price=50.0)]
+    chooser = KeptPoolChooser(name)
+    for deadline_s, expected in ((10.0, 2), (40.0, 1), (5.0, 1), (None, 1), (10.0, 2)):
+        more = {"duration_s": duration_s, "run_s": 30.0, "run_on": "T4", "deadline_s": deadline_s}
+        assert chooser.choose(ask(types=("T4", "A100"), **more), devices).id == expected, deadline_s
+        assert chooser.choose(ask(types=("T4",), **more), devices).id == 1, "what is not accepted is not taken"
+
+
+@pytest.mark.parametrize("name", ["gavel", "dgsf"])
+def test_those_that_come_too_late_keep_their_order_behind_the_others(name):
+    late = {"types": ("B", "A", "C"), "run_s": 30.0, "run_on": "A", "deadline_s": 10.0}
+    devices = [gpu(1, "A"), gpu(2, "B"), gpu(3, "C", speed=4.0)]
+    assert chosen(make_policy(name), ask(**late), devices) == 3
+    assert chosen(make_policy(name), ask(**late), [*devices[:2], gpu(3, "C", speed=4.0, free=0)]) == 2
+
+
 def test_the_default_packs_among_types_that_are_equals():
     devices = [gpu(1, "A"), gpu(2, "B", speed=1.05), gpu(3, "B", speed=1.05, free=300)]
     assert chosen(make_policy("dgsf"), ask(), devices) == 3
