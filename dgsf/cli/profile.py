@@ -26,7 +26,7 @@ import click
 from dgsf.cli.output import human_bytes, human_us, json_option, show_json, show_rows
 from dgsf.cli.run import bound_arguments
 from dgsf.core.options import FunctionOptions
-from dgsf.core.perfmodel import LEAST_FASTER, MOST_FASTER, NEAR_ABOVE, choose_by_curve
+from dgsf.core.perfmodel import LEAST_FASTER, MOST_FASTER, NEAR_ABOVE, choose_by_curve, shown
 from dgsf.errors import DgsfError, FunctionError, UsageError
 from dgsf.fabric.calling import UserRaised, caller_of, write_result
 from dgsf.sdk.failures import formatted
@@ -295,10 +295,11 @@ def _show(name: str, first_us: int, found: Breakdown, spread: Spread) -> None:
 def _show_slowdowns(found: Breakdown, spread: Spread) -> None:
     click.echo("\npredicted time over the fabric, against the same beside an asynchronous device (least and most):")
     click.echo(f"  ({kernels_words(found.faster)})")
-    for (trip_us, ratio), (_, least, most) in zip(found.slowdowns, spread.slowdowns, strict=True):
-        choice = choose_by_curve(found.curve, trip_us).attach
-        told = f"{ratio:6.2f} x ({least:.2f} to {most:.2f})"
-        click.echo(f"  round trip {human_us(round(trip_us)):>6}   {told:25}   attach='auto' would choose {choice}")
+    for trip_us, least, most in spread.slowdowns:
+        choice = choose_by_curve(found.curve, trip_us)
+        told = f"{shown(choice.slowdown):>6} x ({shown(least)} to {shown(most)})"
+        would = f"attach='auto' would choose {choice.attach}"
+        click.echo(f"  round trip {human_us(round(trip_us)):>6}   {told:25}   {would}")
     click.echo(f"  (fabric up to {NEAR_ABOVE:.2f} x, near above)")
     if told := threads_words(found.behind_us):
         click.echo(f"\n{told}")

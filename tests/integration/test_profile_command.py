@@ -18,7 +18,7 @@ import pytest
 
 from dgsf import cli
 from dgsf.cli.profile import STARTING
-from dgsf.core.perfmodel import on_faster_device, predict, slowdowns
+from dgsf.core.perfmodel import on_faster_device, predict, shown, slowdowns
 from dgsf.sim.recordings import load_recording
 
 pytestmark = pytest.mark.timeout(300)
@@ -124,7 +124,7 @@ def test_the_command_shows_and_saves(run) -> None:
     recording = load_recording(commands)
     assert predict(recording).sync_points == 2
     assert recording.link is not None
-    assert f"{slowdowns(recording, recording.link)[1]:.2f} x (" in out
+    assert f"{shown(slowdowns(recording, recording.link)[1])} x (" in out
 
 
 def test_a_profile_that_could_not_be_saved_is_not_even_begun(tmp_path, capfd) -> None:
@@ -161,7 +161,7 @@ def test_a_profile_for_a_faster_device_says_so_and_is_saved_with_it(run) -> None
     assert stored["asks"]["faster"] == 10
     recording = load_recording(commands)
     there = slowdowns(on_faster_device(recording, 10), recording.link)
-    assert f"{there[1]:.2f} x (" in out, "the recording is as it was, the prediction is for the other device"
+    assert f"{shown(there[1])} x (" in out, "the recording is as it was, the prediction is for the other device"
 
 
 @pytest.mark.parametrize("wait_for", ["the call", "its device"])
