@@ -12,9 +12,10 @@ import asyncio
 import importlib.util
 import inspect
 import sys
-from collections.abc import AsyncIterable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
+from functools import partial
 from itertools import count
 from pathlib import Path
 from types import ModuleType
@@ -25,14 +26,16 @@ import click
 from dgsf.cli.output import human_bytes, human_us, json_option, show_json, show_rows
 from dgsf.cli.run import bound_arguments
 from dgsf.core.options import FunctionOptions
-from dgsf.core.perfmodel import LEAST_FASTER, MOST_FASTER, NEAR_ABOVE, choose_by_curve
+from dgsf.core.perfmodel import LEAST_FASTER, MOST_FASTER, NEAR_ABOVE, choose_by_curve, shown
 from dgsf.errors import DgsfError, FunctionError, UsageError
+from dgsf.fabric.calling import UserRaised, caller_of, write_result
 from dgsf.sdk.failures import formatted
 from dgsf.sdk.function import Function
 from dgsf.sdk.loadfile import functions_in, load_file, pick
 from dgsf.sdk.profiles import profiles_file, read_profiles, save_profile, stored_unread
 from dgsf.sdk.waiting import telling
 from dgsf.sim.recordings import save_recording
+from dgsf.wire.messages import Codec
 
 if TYPE_CHECKING:
     from dgsf.core.perfmodel import Link, Recording
@@ -87,8 +90,9 @@ def command(
     if save:
         check_writable(profiles_file(Path(file).resolve()))
         read_profiles(profiles_file(Path(file).resolve()))
-    with _progress(1 + 2 * repeat) as tell:
-        first_us, run, link, spread = profile(lambda: _call(raw, args, kwargs), name, options, repeat, tell, faster)
+    with _progress(1 + 2 * repeat) as tell, asyncio.Runner() as runner:
+        call = partial(_call, raw.__name__, caller_of(raw, runner.run), args, kwargs)
+        first_us, run, link, spread = profile(call, name, options, repeat, tell, faster)
     if recording:
         _write(recording, run.fitted_recording(link))
     found = taken_apart(run, link, faster)
@@ -208,25 +212,21 @@ def _write(path: str, recording: Recording) -> None:
         raise UsageError(f"{path} cannot be written: {error.strerror or error}") from error
 
 
-def _call(raw: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
-    """As a worker would; what the function raises becomes an error with the user's own traceback."""
+def _call(name: str, function: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> None:
+    """As a worker does it for a Python caller, whose result leaves the device in the call, whatever its size.
+
+    What the function raises becomes an error with the user's own traceback.
+    """
     try:
-        made = raw(*args, **kwargs)
-        if inspect.isasyncgen(made):
-            made = _collected(made)
-        if inspect.iscoroutine(made):
-            return asyncio.run(made)
-        return list(made) if inspect.isgenerator(made) else made
+        write_result(function(*args, **kwargs), Codec.pickle, sys.maxsize)
+    except UserRaised as raised:
+        raise raised.error from None
     except DgsfError:
         raise
     except (Exception, SystemExit) as error:  # the function's end is not that of the profile
         said = f": {error}" if str(error) else ""
-        what = f"{raw.__name__} raised {type(error).__name__}{said}"
+        what = f"{name} raised {type(error).__name__}{said}"
         raise FunctionError(what, error={"traceback": formatted(error)}) from None
-
-
-async def _collected(items: AsyncIterable[Any]) -> list[Any]:
-    return [item async for item in items]
 
 
 def apart_words(spread: Spread) -> str:
@@ -295,10 +295,11 @@ def _show(name: str, first_us: int, found: Breakdown, spread: Spread) -> None:
 def _show_slowdowns(found: Breakdown, spread: Spread) -> None:
     click.echo("\npredicted time over the fabric, against the same beside an asynchronous device (least and most):")
     click.echo(f"  ({kernels_words(found.faster)})")
-    for (trip_us, ratio), (_, least, most) in zip(found.slowdowns, spread.slowdowns, strict=True):
-        choice = choose_by_curve(found.curve, trip_us).attach
-        told = f"{ratio:6.2f} x ({least:.2f} to {most:.2f})"
-        click.echo(f"  round trip {human_us(round(trip_us)):>6}   {told:25}   attach='auto' would choose {choice}")
+    for trip_us, least, most in spread.slowdowns:
+        choice = choose_by_curve(found.curve, trip_us)
+        told = f"{shown(choice.slowdown):>6} x ({shown(least)} to {shown(most)})"
+        would = f"attach='auto' would choose {choice.attach}"
+        click.echo(f"  round trip {human_us(round(trip_us)):>6}   {told:25}   {would}")
     click.echo(f"  (fabric up to {NEAR_ABOVE:.2f} x, near above)")
     if told := threads_words(found.behind_us):
         click.echo(f"\n{told}")

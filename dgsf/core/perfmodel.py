@@ -180,6 +180,12 @@ def slowdowns(recording: Recording, link: Link, latencies_us: Sequence[float] = 
     return [slowdown(recording, replace(link, round_trip_us=latency)) for latency in latencies_us]
 
 
+def shown(ratio: float, most: float = NEAR_ABOVE) -> str:
+    """A slow-down in two decimals, and in more where two would put it on the other side of `most`."""
+    texts = (f"{ratio:.{decimals}f}" for decimals in range(2, 17))
+    return next((text for text in texts if (float(text) <= most) == (ratio <= most)), repr(ratio))
+
+
 @dataclass(frozen=True, slots=True)
 class AttachChoice:
     """Beside the device or over the fabric, and why."""
@@ -192,12 +198,13 @@ class AttachChoice:
 def choose_attach(recording: Recording, link: Link, most: float = NEAR_ABOVE) -> AttachChoice:
     """Over the fabric if it slows the run by no more than `most`, otherwise beside the device."""
     ratio = slowdown(recording, link)
+    told = f"{shown(ratio, most)} x native"
     if ratio <= most:
-        return AttachChoice("fabric", ratio, f"over the fabric it takes {ratio:.2f} x native, within {most:.2f} x")
+        return AttachChoice("fabric", ratio, f"over the fabric it takes {told}, within {most:.2f} x")
     run = predict(recording, link)
     waits = f"{run.sync_points} sync points at a round trip of {link.round_trip_us:g} µs"
     data = f"{(run.up_bytes + run.down_bytes) / 1e6:.1f} MB of data"
-    return AttachChoice("near", ratio, f"over the fabric it would take {ratio:.2f} x native: {waits}, {data}")
+    return AttachChoice("near", ratio, f"over the fabric it would take {told}: {waits}, {data}")
 
 
 def curve_of(recording: Recording, link: Link) -> Curve:
@@ -219,7 +226,7 @@ def choose_by_curve(curve: Curve, round_trip_us: float, most: float = NEAR_ABOVE
     if not curve:
         return AttachChoice("near", 1.0, "there is no profile of it; 'dgsf profile --save' makes one")
     ratio = read_off(curve, round_trip_us)
-    told = f"{ratio:.2f} x native at a round trip of {round_trip_us:g} µs"
+    told = f"{shown(ratio, most)} x native at a round trip of {round_trip_us:g} µs"
     if ratio <= most:
         return AttachChoice("fabric", ratio, f"over the fabric it takes {told}, within {most:.2f} x")
     return AttachChoice("near", ratio, f"over the fabric it would take {told}, over {most:.2f} x")

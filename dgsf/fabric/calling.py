@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import cloudpickle
@@ -33,6 +33,7 @@ class UserRaised(Exception):
 
 
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
+ToItsEnd = Callable[[Coroutine[Any, Any, Any]], Any]  # runs a coroutine
 
 
 def read_arguments(codec: int, data: bytes) -> Arguments:
@@ -46,18 +47,18 @@ def read_arguments(codec: int, data: bytes) -> Arguments:
     return ((data,), {}) if codec == Codec.raw else ((), {})
 
 
-def caller_of(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A plain callable: coroutines are run to their end, generators are collected into a list."""
+def caller_of(function: Callable[..., Any], run: ToItsEnd | None = None) -> Callable[..., Any]:
+    """A plain callable: coroutines are run to their end (`run`; else in a loop that stays), generators become lists."""
     if inspect.iscoroutinefunction(function):
-        loop = asyncio.new_event_loop()
-        return lambda *args, **kwargs: loop.run_until_complete(function(*args, **kwargs))
+        finish = run or asyncio.new_event_loop().run_until_complete
+        return lambda *args, **kwargs: finish(function(*args, **kwargs))
     if inspect.isasyncgenfunction(function):
-        loop = asyncio.new_event_loop()
+        finish = run or asyncio.new_event_loop().run_until_complete
 
         async def collect(*args: Any, **kwargs: Any) -> list[Any]:
             return [item async for item in function(*args, **kwargs)]
 
-        return lambda *args, **kwargs: loop.run_until_complete(collect(*args, **kwargs))
+        return lambda *args, **kwargs: finish(collect(*args, **kwargs))
     if inspect.isgeneratorfunction(function):
         return lambda *args, **kwargs: list(function(*args, **kwargs))
     return function

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
-from dgsf.core.perfmodel import NEAR_ABOVE, SHOWN_LATENCIES_US, Link, on_faster_device, slowdowns
+from dgsf.core.perfmodel import NEAR_ABOVE, SHOWN_LATENCIES_US, Link, on_faster_device, shown, slowdowns
 from dgsf.remoting.profiling import Run
 
 NOISY_SHARE = 0.25  # of the median: the middle half of the repeats may be so wide, in time and in slow-down
@@ -72,7 +72,7 @@ def why_noisy(totals: Sequence[float], by_trip: Sequence[Sequence[float]]) -> st
             return f"{where} is {_too_wide(ratios)}"
         least, most = middle_half(ratios)
         if least <= NEAR_ABOVE < most:
-            return f"{where} is {least:.2f} to {most:.2f}, on both sides of the limit of {NEAR_ABOVE:.2f}"
+            return f"{where} is {shown(least)} to {shown(most)}, on both sides of the limit of {NEAR_ABOVE:.2f}"
     return ""
 
 

@@ -13,9 +13,8 @@ import numpy as np
 
 from dgsf.core.placement import Placement, Placer, Refusal, Request
 from dgsf.core.placement.model import WHOLE
-from dgsf.core.placement.need import Need
+from dgsf.core.placement.need import RANK_STEP, Need
 from dgsf.core.placement.ours import Dgsf
-from dgsf.core.placement.placer import RANK_STEP
 from dgsf.core.placement.policy import placed
 from dgsf.core.placement.pool import Bools, Place, Pool
 from dgsf.core.residency import LATELY_S

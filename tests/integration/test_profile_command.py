@@ -18,7 +18,7 @@ import pytest
 
 from dgsf import cli
 from dgsf.cli.profile import STARTING
-from dgsf.core.perfmodel import on_faster_device, predict, slowdowns
+from dgsf.core.perfmodel import on_faster_device, predict, shown, slowdowns
 from dgsf.sim.recordings import load_recording
 
 pytestmark = pytest.mark.timeout(300)
@@ -57,6 +57,22 @@ def raises():
 def leaves(code=None):
     import sys
     sys.exit(code)
+
+def gives(size=256):
+    import torch
+    return torch.ones(size, size, device=dgsf.device()) + 1
+
+def gives_one_by_one(size=256):
+    for _ in range(3):
+        yield gives(size)
+
+async def gives_later(size=256):
+    await asyncio.sleep(0)
+    return {"it": gives(size)}
+
+def gives_what_cannot_travel():
+    import threading
+    return gives(), threading.Lock()
 
 async def item_by_item():
     for _ in range(2):
@@ -108,7 +124,7 @@ def test_the_command_shows_and_saves(run) -> None:
     recording = load_recording(commands)
     assert predict(recording).sync_points == 2
     assert recording.link is not None
-    assert f"{slowdowns(recording, recording.link)[1]:.2f} x (" in out
+    assert f"{shown(slowdowns(recording, recording.link)[1])} x (" in out
 
 
 def test_a_profile_that_could_not_be_saved_is_not_even_begun(tmp_path, capfd) -> None:
@@ -145,7 +161,7 @@ def test_a_profile_for_a_faster_device_says_so_and_is_saved_with_it(run) -> None
     assert stored["asks"]["faster"] == 10
     recording = load_recording(commands)
     there = slowdowns(on_faster_device(recording, 10), recording.link)
-    assert f"{there[1]:.2f} x (" in out, "the recording is as it was, the prediction is for the other device"
+    assert f"{shown(there[1])} x (" in out, "the recording is as it was, the prediction is for the other device"
 
 
 @pytest.mark.parametrize("wait_for", ["the call", "its device"])
@@ -203,11 +219,20 @@ def test_what_comes_item_by_item_is_profiled_to_its_end(run) -> None:
     assert code == 0 and json.loads(out)["sync_points"] == 2
 
 
+@pytest.mark.parametrize(("name", "results"), [("gives", 1), ("gives_one_by_one", 3), ("gives_later", 1)])
+def test_what_a_function_returns_leaves_the_device_in_the_call(run, name: str, results: int) -> None:
+    code, out, _ = run(name, "--json")
+    found = json.loads(out)
+    assert code == 0 and found["sync_points"] == results
+    assert results * 4 * 256**2 <= found["down_bytes"] < results * 4 * 256**2 + 1000
+
+
 @pytest.mark.parametrize(
     ("name", "words", "code", "told"),
     [
         ("leaves", (), 1, "leaves raised SystemExit"),
         ("leaves", ("--code", "3"), 1, "leaves raised SystemExit: 3"),
+        ("gives_what_cannot_travel", (), 1, "the function's result, a tuple, cannot be sent: TypeError"),
         ("idle", (), 2, "idle did not touch a device"),
         ("asks", ("--tims", "3"), 2, "has no argument 'tims'; did you mean --times?"),
         ("asks", ("--times",), 2, "--times has no value and is not a bool"),

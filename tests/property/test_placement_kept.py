@@ -27,6 +27,7 @@ requests = st.builds(
     devices=st.sampled_from([0, 0, 0, 2, 3]),
     cpu_milli=st.sampled_from([0, 1000, 4000, 20_000]),
     duration_s=st.sampled_from([0.0, 10.0, 100.0]),
+    deadline_s=st.sampled_from([None, 20.0]),
     weights=st.sampled_from(["", "f", "g"]),
 )
 steps = st.lists(
@@ -42,6 +43,7 @@ steps = st.lists(
         st.tuples(st.just("cpu"), NUMBERS, st.sampled_from([0, 2000, 16_000])),
         st.tuples(st.just("silent"), NUMBERS),
         st.tuples(st.sampled_from(["priced", "timed"]), NUMBERS, st.sampled_from([0.1, 1.0, 50.0])),
+        st.tuples(st.just("priced"), NUMBERS, st.just(0.0)),
         st.tuples(st.just("turned"), NUMBERS),
     ),
     min_size=20,

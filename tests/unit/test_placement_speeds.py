@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dgsf.config import load_settings
-from dgsf.core.placement import DeviceView, Placement, Placer, Pool, Request, Speeds, make_policy
+from dgsf.core.placement import DeviceView, KeptPoolChooser, Placement, Placer, Pool, Request, Speeds, make_policy
 from dgsf.core.placement.speeds import parse_speeds
 from dgsf.errors import ConfigError
 from dgsf.speedtable import read_speeds
@@ -150,6 +150,26 @@ def test_what_no_device_makes_faster_goes_where_it_is_cheap_in_whatever_order_de
             assert chosen(make_policy(name), ask(scales=False, duration_s=duration_s), devices) == cheap
 
 
+@pytest.mark.parametrize("name", ["gavel", "dgsf"])
+def test_what_costs_nothing_is_taken_before_what_costs_something(name):
+    rented, own = {"price": 5.0}, {"price": 0.0}
+    for views, free in (
+        ([gpu(1, "rented", **rented), gpu(2, "own", **own)], 2),
+        ([gpu(1, "own", **own), gpu(2, "rented", **rented)], 1),
+    ):
+        assert KeptPoolChooser(name).choose(ask(), views).id == free
+        assert chosen(make_policy(name), ask(duration_s=100.0), views) == free
+
+
+@pytest.mark.parametrize("name", ["gavel", "dgsf"])
+def test_a_type_that_costs_nothing_leaves_the_prices_of_the_others_as_they_are(name):
+    full = gpu(1, "own", price=0.0, free=0)
+    assert chosen(make_policy(name), ask(), [full, gpu(2, "dear", price=9.0), gpu(3, "cheap")]) == 3
+    assert chosen(make_policy(name), ask(), [gpu(1, "own", price=0.0), gpu(2, "fast", speed=64.0)]) == 2
+    pool = [gpu(1, "own", price=0.0), gpu(2, "given", price=0.0, free=300)]
+    assert chosen(make_policy(name), ask(), pool) == 2, "nothing to compare: packing decides"
+
+
 def test_where_a_cheap_type_gets_full_packing_decides():
     def types(free):
         cheap = [gpu(number, "cheap", free=free) for number in range(4)]
@@ -178,6 +198,25 @@ def test_the_order_of_types_comes_before_speed_and_price():
     assert chosen(make_policy("dgsf"), ask(types=("T4", "A100")), devices) == 1
     assert chosen(make_policy("dgsf"), ask(types=("T4|A100",)), devices) == 2
     assert chosen(make_policy("dgsf"), ask(scales=False), devices) == 1, "it gains nothing"
+
+
+@pytest.mark.parametrize("name", ["gavel", "dgsf"])
+@pytest.mark.parametrize("duration_s", [0.0, 100.0])
+def test_the_order_of_types_is_for_those_that_meet_the_deadline(name, duration_s):
+    devices = [gpu(1, "T4"), gpu(2, "A100", speed=4.0, price=50.0)]
+    chooser = KeptPoolChooser(name)
+    for deadline_s, expected in ((10.0, 2), (40.0, 1), (5.0, 1), (None, 1), (10.0, 2)):
+        more = {"duration_s": duration_s, "run_s": 30.0, "run_on": "T4", "deadline_s": deadline_s}
+        assert chooser.choose(ask(types=("T4", "A100"), **more), devices).id == expected, deadline_s
+        assert chooser.choose(ask(types=("T4",), **more), devices).id == 1, "what is not accepted is not taken"
+
+
+@pytest.mark.parametrize("name", ["gavel", "dgsf"])
+def test_those_that_come_too_late_keep_their_order_behind_the_others(name):
+    late = {"types": ("B", "A", "C"), "run_s": 30.0, "run_on": "A", "deadline_s": 10.0}
+    devices = [gpu(1, "A"), gpu(2, "B"), gpu(3, "C", speed=4.0)]
+    assert chosen(make_policy(name), ask(**late), devices) == 3
+    assert chosen(make_policy(name), ask(**late), [*devices[:2], gpu(3, "C", speed=4.0, free=0)]) == 2
 
 
 def test_the_default_packs_among_types_that_are_equals():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ import torch
 import dgsf
 from dgsf.cli.profile import find_function
 from dgsf.core.options import parse_options
-from dgsf.core.perfmodel import Command, Link, Recording, choose_by_curve, curve_of, read_off, slowdown
+from dgsf.core.perfmodel import Command, Link, Recording, choose_by_curve, curve_of, read_off, shown, slowdown
 from dgsf.errors import InvalidOption, UsageError
 from dgsf.sdk.loadfile import load_file
 from dgsf.sdk.profiles import profiles_file, save_profile, stored_unread, with_profile
@@ -45,6 +46,26 @@ def test_the_choice_is_near_without_a_profile_and_by_distance_with_one():
     assert "dgsf profile --save" in choose_by_curve((), 5).reason
     assert choose_by_curve(QUIET, 50).attach == "fabric"
     assert choose_by_curve(QUIET, 1000).attach == "near"
+
+
+@pytest.mark.parametrize(
+    ("ratio", "text"),
+    [
+        (1.0, "1.00"),
+        (1.0996, "1.10"),
+        (1.1, "1.10"),
+        (1.104, "1.104"),
+        (1.1001, "1.1001"),
+        (math.nextafter(1.1, 2), "1.1000000000000003"),
+        (1.106, "1.11"),
+        (12.345, "12.35"),
+        (math.inf, "inf"),
+    ],
+)
+def test_a_slow_down_is_shown_on_the_side_of_the_limit_on_which_it_is(ratio, text):
+    assert shown(ratio) == text
+    choice = choose_by_curve(((0.0, ratio),), 5)
+    assert f" {text} x native" in choice.reason and choice.attach == ("near" if float(text) > 1.1 else "fabric")
 
 
 def test_auto_is_settled_by_the_profile_and_stays_the_same_option():

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import io
 import sys
+from dataclasses import replace
 
 import pytest
 
-from dgsf.cli.profile import _progress, apart_words, saved_words, threads_words, timeout_words
+from dgsf.cli.profile import _progress, _show_slowdowns, apart_words, saved_words, threads_words, timeout_words
 from dgsf.core.options import parse_options
 from dgsf.core.perfmodel import Link
 from dgsf.remoting.breakdown import breakdown
@@ -41,6 +42,17 @@ def test_unnoted_runs_that_were_disturbed_do_not_slow_the_typical_one():
     runs = without_noting([run(1000), run(1000), run(1000)], [1900, 1800, 1950])
     assert [each.bare_us for each in runs] == [1000, 1000, 1000]
     assert breakdown(typical(runs, LINK)[0], LINK).slowdowns[1][1] < 1.2
+
+
+def test_no_slow_down_is_shown_beside_a_choice_that_contradicts_it(capsys):
+    chosen, spread = typical([run(1000)], LINK)
+    at_limit = replace(breakdown(chosen, LINK), curve=((0.0, 1.0999), (5.0, 1.1), (50.0, 1.1004), (1000.0, 1.5)))
+    ratios = [(5.0, 1.1, 1.1), (50.0, 1.0996, 1.1004), (1000.0, 1.5, 1.5)]
+    _show_slowdowns(at_limit, replace(spread, slowdowns=ratios))
+    near, far = capsys.readouterr().out.splitlines()[-4:-2]
+    assert "1.10 x (1.10 to 1.10) " in near and near.endswith("fabric")
+    assert "1.1004 x (1.10 to 1.1004) " in far and far.endswith("near")
+    assert "is 1.10 to 1.1004, on both sides of the limit of 1.10" in why_noisy([1.0], [[1.0996, 1.1004]] * 3)
 
 
 def test_what_noting_costs_is_taken_off_every_run():

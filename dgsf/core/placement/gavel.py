@@ -14,7 +14,7 @@ import numpy as np
 
 from dgsf.core.placement.merit import COST_WEIGHT, Levels, Merit
 from dgsf.core.placement.model import Request, Whose
-from dgsf.core.placement.need import Need
+from dgsf.core.placement.need import RANK_STEP, Need
 from dgsf.core.placement.policy import Tightest
 from dgsf.core.placement.pool import Floats, Ints, Pool
 from dgsf.core.placement.speeds import Speeds, Table
@@ -35,7 +35,7 @@ class Gavel(Tightest):
 
     def use(self, speeds: Speeds) -> None:
         self.speeds = speeds
-        self._merit = Merit(speeds, self._cost_weight, FINE, keeps_scarce=False)
+        self._merit = Merit(speeds, self._cost_weight, FINE, keeps_scarce=False, rank_levels=round(RANK_STEP))
 
     def ran(self, whose: Whose, type_: str, seconds: float) -> None:
         self.speeds.saw(whose, type_, seconds)

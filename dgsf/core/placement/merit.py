@@ -1,10 +1,10 @@
 """What a device type is worth to a request beside the others: how soon it is done, whether in time, at which price.
 
 Everything is in octaves: a type that is twice as fast is worth one more.  The price counts for a part of that, also to
-those whom no device makes faster, and a type that would miss the deadline comes after all that meet it.  As a type gets
-full, it is kept for those who gain most from it: whoever takes it pays by what others gain from it on average, as in
-Gavel the ratio of speeds decides, not the speed; and that it is cheap counts for less.  Types within half a step are
-equals; where all are, there is nothing to say, and packing decides alone.
+those whom no device makes faster, and a type that would miss the deadline comes after all that meet it, preferred or
+not.  As a type gets full, it is kept for those who gain most from it: whoever takes it pays by what others gain from it
+on average, as in Gavel the ratio of speeds decides, not the speed; and that it is cheap counts for less.  Types within
+half a step are equals; where all are, there is nothing to say, and packing decides alone.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from dgsf.core.placement.speeds import Speeds
 
 STEP = 0.25  # octaves: 19 %
 COST_WEIGHT = 0.25  # of an octave of price against one of speed: twice the speed may cost up to 16 times as much
+FREE = 0.001  # of the lowest price: what a type that costs nothing is taken for; nothing has no octaves
 TOO_LATE = 10.0  # octaves
 LATER = 4.0  # and so many more for each by which it is late: more than prices make up for
 MOST_LEVELS = 400
@@ -87,12 +88,19 @@ class Merit:
     """Weighs the types of a pool for one request after another."""
 
     def __init__(
-        self, speeds: Speeds, cost_weight: float = COST_WEIGHT, step: float = STEP, keeps_scarce: bool = True
+        self,
+        speeds: Speeds,
+        cost_weight: float = COST_WEIGHT,
+        step: float = STEP,
+        keeps_scarce: bool = True,
+        rank_levels: int = MOST_LEVELS,
     ) -> None:
+        """`rank_levels`: how many levels weigh as much as one place in the order of types."""
         self.speeds = speeds
         self._cost_weight = cost_weight
         self._step = step
         self._keeps_scarce = keeps_scarce
+        self._rank_levels = rank_levels
         self._groups: Groups | None = None
 
     def levels(self, request: Request, pool: Pool) -> Levels | None:
@@ -105,8 +113,10 @@ class Merit:
         accepted = groups.acceptable(request.types)
         if len(accepted) < 2:
             return None
-        merit = self._merit(request, groups, accepted)
+        merit, late = self._merit(request, groups, accepted)
         steps = np.minimum(np.rint((merit.max() - merit) / self._step), MOST_LEVELS).astype(np.int64)
+        if len(request.types) > 1 and late.any() and not late.all():
+            steps[late > 0] += self._rank_levels * len(request.types)
         if not steps.any():
             return None
         levels = np.zeros(len(groups.types), dtype=np.int64)
@@ -120,21 +130,26 @@ class Merit:
                 self._groups.gain, self._groups.seen = before.gain, before.seen
         return self._groups
 
-    def _merit(self, request: Request, groups: Groups, accepted: Ints) -> Floats:
+    def _merit(self, request: Request, groups: Groups, accepted: Ints) -> tuple[Floats, Floats]:
+        """What each accepted group is worth, and how much of that it loses by being late."""
         speeds = self._speed(request, groups)
         speed = speeds[accepted]
         octaves: Floats = np.log2(speed)
         cheap = self._cheapness(groups.price[accepted])
-        merit = octaves + cheap - _late(request, speed, _known_speed(request, groups.types, speeds) or speed.max())
+        late = _late(request, speed, _known_speed(request, groups.types, speeds) or speed.max())
+        merit = octaves + cheap - late
         if self._keeps_scarce:
             groups.saw(accepted, octaves - np.average(octaves, weights=groups.whole[accepted]))
             merit = merit - groups.pressure()[accepted] * (np.maximum(groups.gain[accepted], 0.0) + cheap)
-        return merit
+        return merit, late
 
     def _cheapness(self, prices: Floats) -> Floats:
         """What each price is worth beside the highest."""
-        if not self._cost_weight or not (prices > 0).all():
+        paid = prices > 0
+        if not self._cost_weight or not paid.any():
             return np.zeros(len(prices))
+        if not paid.all():
+            prices = np.maximum(prices, FREE * prices[paid].min())
         cheap: Floats = self._cost_weight * np.log2(prices.max() / prices)
         return cheap
 

@@ -10,6 +10,8 @@ import numpy as np
 from dgsf.core.placement.model import WHOLE, Request
 from dgsf.core.placement.pool import Bools, Ints, Place, Pool
 
+RANK_STEP = 1e9  # of a score, for each place in the order of types: a preferred type wins over any score
+
 
 @dataclass(frozen=True, slots=True)
 class Need:

@@ -22,7 +22,7 @@ from dgsf.core.placement.fragmentation import Fragmentation
 from dgsf.core.placement.hours import hours_cost, sought_cost, stranded_cost, together_cost
 from dgsf.core.placement.merit import Levels, Merit
 from dgsf.core.placement.model import WHOLE, Placement, Request, Whose
-from dgsf.core.placement.need import Need
+from dgsf.core.placement.need import RANK_STEP, Need
 from dgsf.core.placement.policy import placed
 from dgsf.core.placement.pool import Floats, Ints, Pool
 from dgsf.core.placement.prices import room_prices
@@ -40,7 +40,6 @@ MEMORY_FIT = 0.01  # among equals, the device with the least memory left,
 LARGE_MEMORY = 80 * 2**30  # measured by this, so that what is left elsewhere changes no score of a device
 LOCALITY = 5.0 * WHOLE
 MERIT_STEP = 1e6
-RANK_STEP = 1e9
 HOUR = 3600.0
 
 
@@ -69,7 +68,7 @@ class Dgsf(Fgd):
         self._together: Together | None = None
 
     def use(self, speeds: Speeds) -> None:
-        self._merit = Merit(speeds)
+        self._merit = Merit(speeds, rank_levels=round(RANK_STEP / MERIT_STEP))
 
     def ran(self, whose: Whose, type_: str, seconds: float) -> None:
         self._merit.speeds.saw(whose, type_, seconds)
@@ -174,7 +173,7 @@ class Dgsf(Fgd):
         return stranded
 
     def _worse(self, pool: Pool, rows: Ints) -> Floats:
-        """What rows lose by their type: more than any of the terms can make good, less than the order of types."""
+        """What rows lose by their type: more than the terms can make good, less than the order of types unless late."""
         worse: Floats = MERIT_STEP * np.array(self._levels)[self._merit.groups(pool).of_row[rows]]
         return worse
 

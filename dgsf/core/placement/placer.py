@@ -17,7 +17,7 @@ import numpy as np
 
 from dgsf.core.placement.looks import Looks
 from dgsf.core.placement.model import Placement, Refusal, Request
-from dgsf.core.placement.need import Need
+from dgsf.core.placement.need import RANK_STEP, Need
 from dgsf.core.placement.policy import Policy
 from dgsf.core.placement.pool import Floats, Ints, Part, Place, Pool
 from dgsf.core.placement.refusing import refusal
@@ -28,7 +28,6 @@ SCORES_BYTES = 2**28  # and no more than so much memory: shapes have 24 bytes fo
 FEW = 64  # devices with the weights of a request; where there are more, its function's scores are kept too
 BLOCK = 4096  # rows that are scored at once: what is computed for them stays in the processor's caches
 MANY = 256  # rows to score, from which on those that look alike are scored once
-RANK_STEP = 1e9  # a preferred type wins over any score
 
 
 class _Scores:
