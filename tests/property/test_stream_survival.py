@@ -150,9 +150,11 @@ def outcome(
 )
 @example(["add", "add", "add", "broken", "checkpoint", "fetch"], 3, [], "full,-traces", False)  # an error inside a run
 @example(["add", "add", "broken"], 1, [1, 8, None], "full", True)  # an error found while a crash was looked for
+@example(["add", "broken", "batch"], 1, [], "full,-frees,-overlap", False)  # an error that an upload hears of
 def test_killed_executors_and_proxies_change_nothing(
     executors: LocalExecutors, body: list[str], times: int, kills: list[int | None], modes: str, blame: bool
 ) -> None:
     steps = body * times
+    usual = modes if "-overlap" in modes else "full"  # an upload that is waited for hears of errors before it
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as other:
-        assert outcome(executors, folder, steps, kills, modes, blame) == outcome(executors, other, steps, [], "full")
+        assert outcome(executors, folder, steps, kills, modes, blame) == outcome(executors, other, steps, [], usual)
