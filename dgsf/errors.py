@@ -42,7 +42,9 @@ class DgsfError(Exception):
         return None if found is None else str(found)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (_rebuild, (type(self), self.message, self.details))
+        made = (_rebuild, (type(self), self.message, self.details))
+        notes = getattr(self, "__notes__", None)
+        return made if notes is None else (*made, {"__notes__": notes})
 
     def __str__(self) -> str:
         return self.message

@@ -15,6 +15,7 @@ from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 from multidict import istr
 
+from dgsf.core.sizes import describe_bytes
 from dgsf.errors import BodyTooLarge, PlatformError, RequestError
 from dgsf.wire.messages import Codec
 from dgsf.wire.ports import Payload
@@ -63,11 +64,11 @@ class BodyReader:
         request: web.BaseRequest,
         codec: Codec,
         limit: int,
+        why: str,
         tenant_id: int,
         hasher: Hasher | None = None,
-        why: str = "",
     ) -> Payload:
-        """The body as a payload: inline, or a file in shared memory that the caller discards."""
+        """The body as a payload: inline, or a file in shared memory that the caller discards; `why`: of the limit."""
         payload = await self._receive(request, codec, limit, self._inline, hasher, why, tenant_id)
         if payload.path:  # its file is kept for the tenant's next one, for a while
             asyncio.get_running_loop().call_later(KEPT_SECONDS + 1, self._area.trim)
@@ -85,7 +86,7 @@ class BodyReader:
     ) -> Payload:
         length = declared_length(request)
         if length is not None and length > limit:
-            raise _too_large(limit, why)
+            raise _too_large(limit, why, length)
         _welcome(request)
         sink, loop = _Sink(self._area, inline, tenant_id), asyncio.get_running_loop()
         content, moved = request.content, loop.time()
@@ -182,5 +183,7 @@ def _welcome(request: web.BaseRequest) -> None:
         request.transport.write(_CONTINUE)
 
 
-def _too_large(limit: int, why: str) -> BodyTooLarge:
-    return BodyTooLarge(f"the body is over the limit of {limit} bytes{why}", limit=limit)
+def _too_large(limit: int, why: str, size: int | None = None) -> BodyTooLarge:
+    """`size`: where it was told beforehand; else reading stopped at the limit."""
+    body = "the body" if size is None else f"the body of {describe_bytes(size)}"
+    return BodyTooLarge(f"{body} is over the limit of {describe_bytes(limit)}{why}", limit=limit)

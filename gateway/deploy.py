@@ -18,6 +18,7 @@ from dgsf.core.names import check_name
 from dgsf.core.options import AUTO, FunctionOptions, parse_options
 from dgsf.core.perfmodel import choose_by_curve
 from dgsf.core.placement import DeviceView, Request, why_not
+from dgsf.core.sizes import describe_bytes
 from dgsf.errors import BodyTooLarge, DoesNotFit, NoDevice, PythonMismatch, Unprocessable
 from dgsf.store.devices import DeviceStore
 from dgsf.store.rows import DeviceRow
@@ -32,6 +33,7 @@ MAX_PARAMETERS = 1000
 HOST_SECONDS = 15.0  # for the first function host to join
 LOOK_SECONDS = 0.1
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
+_CODE_WHY = "; the platform's setting DGSF_MAX_CODE_BYTES says so"
 _LENGTH = struct.Struct(">I")
 _MANIFEST = msgspec.json.Decoder(Manifest)
 
@@ -40,10 +42,14 @@ async def deploy(asked: Asked) -> Reply:
     """A new version of a function; 201 with what is deployed now."""
     context, name = asked.context, check_name(asked.parameters["name"])
     limit = context.settings.max_code_bytes
-    body = await asked.bodies.whole(asked.request, limit + MAX_METADATA_BYTES + _LENGTH.size)
+    body = await asked.bodies.whole(asked.request, limit + MAX_METADATA_BYTES + _LENGTH.size, _CODE_WHY)
     manifest, code = split(body)
     if len(code) > limit:
-        raise BodyTooLarge(f"the packed function has {len(code)} bytes, over the limit of {limit}", limit=limit)
+        raise BodyTooLarge(
+            f"the packed function of {describe_bytes(len(code))} is over the limit of {describe_bytes(limit)}"
+            + _CODE_WHY,
+            limit=limit,
+        )
     options, reason = check(manifest, code), None
     if options.attach == AUTO:
         round_trip_us = known_round_trip(options.gpu, await context.devices.list_devices())

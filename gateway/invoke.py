@@ -14,6 +14,7 @@ from uuid import UUID
 
 from aiohttp import web
 
+from dgsf.errors import OutcomeUnknown
 from dgsf.ids import CallIds
 from dgsf.store.catalogue import Function, Principal
 from dgsf.wire.messages import Codec
@@ -22,6 +23,7 @@ from gateway import jsoncheck
 from gateway.auth import authenticate
 from gateway.body import BodyReader
 from gateway.context import Context
+from gateway.failed import FailedCalls
 from gateway.headers import CallHeaders, argument_codec, call_headers, reply_codec
 from gateway.keyed import KeyedCalls
 from gateway.metrics import Counters
@@ -31,6 +33,7 @@ from gateway.unknown import Settler, Watchdog
 
 MAX_JSON_BYTES = 16 * 1024 * 1024
 _JSON_WHY = " for JSON; send larger inputs as bytes or by the SDK"
+_BODY_WHY = "; the platform's setting DGSF_MAX_BODY_BYTES says so"
 _TYPES: dict[int, bytes] = {Codec.json: JSON, Codec.pickle: PICKLE, Codec.raw: BYTES, Codec.none: JSON}
 _CALL = b"X-Call-Id: %b\r\nX-Device: %b\r\nX-Queue-Us: %d\r\nX-Device-Us: %d\r\nX-Cost-Nano: %d\r\n"
 
@@ -50,6 +53,7 @@ class Invoker:
         self._settler = Settler(context.calls)
         self._watchdog = Watchdog()
         self._keyed = KeyedCalls(context.calls, self.run, self._settler)
+        self._failed = FailedCalls()
         self._running: dict[CallStream, CallRequest] = {}
 
     async def start(self) -> None:
@@ -85,7 +89,7 @@ class Invoker:
             return await self._invoke_keyed(request, principal, function, asked, codec, wanted)
         data = self._bodies.at_hand(request)
         if data is None:
-            payload = await self._bodies.payload(request, codec, self._limit(codec), tenant, None, _why(codec))
+            payload = await self._bodies.payload(request, codec, *self._limit(codec), tenant)
         else:
             payload = Payload(codec, data, "", len(data))
         try:
@@ -114,9 +118,12 @@ class Invoker:
         finally:
             self._watchdog.forget(stream)
             del self._running[stream]
-        failure = result.failure
-        if failure is not None and failure.code == "outcome_unknown":
-            return await self._settler.settled(call, result)
+        return result if result.failure is None else await self._told(call, function, result)
+
+    async def _told(self, call: CallRequest, function: Function, result: CallResult) -> CallResult:
+        if result.failure is not None and result.failure.code == OutcomeUnknown.code:
+            result = await self._settler.settled(call, result)
+        self._failed.tell(call, function, result)
         return result
 
     async def _invoke_keyed(
@@ -129,8 +136,7 @@ class Invoker:
         wanted: Codec,
     ) -> Reply:
         hasher = hashlib.sha256(b"%d %d %d " % (function.version.function_id, codec, wanted))
-        limit, tenant = self._limit(codec), principal.tenant_id
-        payload = await self._bodies.payload(request, codec, limit, tenant, hasher, _why(codec))
+        payload = await self._bodies.payload(request, codec, *self._limit(codec), principal.tenant_id, hasher)
         try:
             await self._check(function, payload)
         except BaseException:
@@ -165,9 +171,12 @@ class Invoker:
         else:
             check_small(function, payload)
 
-    def _limit(self, codec: Codec) -> int:
+    def _limit(self, codec: Codec) -> tuple[int, str]:
+        """How large a body may be, and why, for whoever sends a larger one."""
         limit = self._settings.max_body_bytes
-        return min(limit, MAX_JSON_BYTES) if codec == Codec.json else limit
+        if codec == Codec.json and limit > MAX_JSON_BYTES:
+            return MAX_JSON_BYTES, _JSON_WHY
+        return limit, _BODY_WHY
 
 
 def check_small(function: Function, payload: Payload) -> None:
@@ -200,7 +209,3 @@ def _drop(result: CallResult) -> None:
     """Nobody is left to read it."""
     if result.payload is not None:
         result.payload.discard()
-
-
-def _why(codec: Codec) -> str:
-    return _JSON_WHY if codec == Codec.json else ""

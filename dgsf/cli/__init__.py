@@ -96,9 +96,9 @@ def execute(arguments: Sequence[str] | None = None) -> int:
 
 def _tell(error: DgsfError) -> int:
     remote, text = error.details.get("error"), error.message
+    if error.details.get("output"):
+        click.echo(f"it printed:\n{str(error.details['output']).rstrip()}", err=True)
     if isinstance(error, FunctionError) and isinstance(remote, dict) and remote.get("traceback"):
-        if error.details.get("output"):
-            click.echo(f"it printed:\n{str(error.details['output']).rstrip()}", err=True)
         click.echo(str(remote["traceback"]).rstrip(), err=True)
         if "message" in remote:  # a call's: its text stands above
             text = "the function raised this exception"

@@ -11,7 +11,7 @@ from dgsf.cli.groups import ListingGroup
 from dgsf.cli.output import client_options, human_bytes, json_option, show_fields, show_json, show_listing
 from dgsf.sdk.client import Client
 
-TELLING = ("gpu", "attach", "memory", "gpu_memory", "timeout")  # options that the listing has room for
+TELLING = ("gpu", "attach", "memory", "gpu_memory", "device_alias", "timeout")  # options that the listing has room for
 COLUMNS = ("name", "version", "created_at", "python", "options", "profile", "doc")
 
 
@@ -61,7 +61,8 @@ def for_people(function: dict[str, Any], wanted: Container[str] | None = None) -
     options = function.get("options")
     if not isinstance(options, dict):
         return function
-    shown = [name for name in options if name != "profile" and (wanted is None or name in wanted)]
+    named = [name for name, value in options.items() if name != "profile" and value != ""]
+    shown = [name for name in named if wanted is None or name in wanted]
     told = {**function, "options": ", ".join(f"{name} {_option(name, options[name])}" for name in shown) or None}
     return {**told, "profile": True} if options.get("profile") else told
 

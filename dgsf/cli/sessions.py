@@ -22,6 +22,7 @@ COLUMNS = ("id", "state", "device", "tenant", "function", "age", "used", "cost_n
 ID_LENGTH = 8  # at least; ids begin with the time, so those of one minute need more
 MOVE_SECONDS = 120.0  # finding room and copying the state are given less by the proxy
 LOOK_SECONDS = 0.2
+NO_DEVICE = {"fresh": "(none yet)", "begun": "(waits)"}  # "fresh": a function that has not used its device
 
 
 @click.group("sessions", cls=ListingGroup)
@@ -112,7 +113,7 @@ def for_people(rows: Sequence[Row], now: datetime) -> list[Row]:
         {
             **row,
             "id": str(row["id"])[:length],
-            "device": row.get("device_name"),
+            "device": row.get("device_name") or NO_DEVICE.get(str(row.get("state"))),
             "tenant": row.get("tenant_name") if several else None,
             "function": row.get("function_name") or ATTACHED["function_name"],
             "age": _age(row, now),

@@ -14,6 +14,7 @@ from typing import Any
 import cloudpickle
 import msgspec
 
+from dgsf.core.sizes import describe_bytes
 from dgsf.errors import DgsfError, FunctionError, OutOfMemory, ResultNotJson, ResultNotSendable, ResultTooLarge
 from dgsf.fabric.hints import network_hint
 from dgsf.sdk.failures import describe
@@ -83,7 +84,10 @@ def write_result(value: Any, reply: int, limit: int) -> tuple[int, bytes]:
         codec, data = Codec.json, _to_json(value)
     if len(data) > limit:
         raise ResultTooLarge(
-            f"the result has {len(data)} bytes, over the limit of {limit}", size=len(data), limit=limit
+            f"the result of {describe_bytes(len(data))} is over the limit of {describe_bytes(limit)}; the platform's "
+            "setting DGSF_MAX_RESULT_BYTES says so",
+            size=len(data),
+            limit=limit,
         )
     return codec, data
 
@@ -131,7 +135,8 @@ def failure_of(error: BaseException, output: str = "", *, network: bool = True) 
     if isinstance(error, DgsfError):
         return clip_failure(Failure.of(error))
     if isinstance(error, MemoryError):
-        return Failure(OutOfMemory.code, "the function asked for more memory than it has; raise memory= in its options")
+        message = "the function asked for more memory than it has; raise memory= in its options"
+        return clip_failure(Failure(OutOfMemory.code, message, _printed(output)))
     return _described(error, output, network)
 
 
@@ -140,8 +145,10 @@ def _described(error: BaseException, output: str, network: bool) -> Failure:
     if hint:
         error.add_note(hint)
     info = describe(error)
-    details: dict[str, Any] = {"error": info}
-    if output:
-        details["output"] = output
+    details: dict[str, Any] = {"error": info, **_printed(output)}
     message = f"{info['type']}: {info['message']}"[:2000] + (f"; {hint}" if hint else "")
     return clip_failure(Failure(FunctionError.code, message, details))
+
+
+def _printed(output: str) -> dict[str, Any]:
+    return {"output": output} if output else {}

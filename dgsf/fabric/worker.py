@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any, NoReturn
 
+from dgsf.core.sizes import describe_bytes
 from dgsf.errors import (
     ConnectionLost,
     DgsfError,
@@ -253,7 +254,7 @@ def _since(started_ns: int) -> int:
 
 def _no_room(size: int, error: OSError) -> ResultTooLarge:
     return ResultTooLarge(
-        f"there is no room in shared memory for a result of {size} bytes: {error.strerror}", size=size
+        f"there is no room in shared memory for a result of {describe_bytes(size)}: {error.strerror}", size=size
     )
 
 

@@ -24,7 +24,7 @@ from dgsf.sdk.failures import rebuild
 from dgsf.sdk.manifest import encode_deploy, manifest_of
 from dgsf.sdk.outcome import Outcome, outcome_of
 from dgsf.sdk.plan import Driver, Pause, Plan, Reply, Request, twin
-from dgsf.sdk.problems import error_of, problem_of
+from dgsf.sdk.problems import error_of, problem_of, with_output
 from dgsf.sdk.retry import Patience, as_call_error, send
 from dgsf.sdk.transport import HttpDriver
 
@@ -323,9 +323,8 @@ def _raise_for(reply: Reply, *, own_exceptions: bool = False) -> None:
     if reply.status < 300:
         return
     problem = problem_of(reply)
-    if own_exceptions and problem["code"] == "function_error":
-        raise rebuild(problem)
-    raise error_of(problem)
+    own = own_exceptions and problem["code"] == "function_error"
+    raise with_output(rebuild(problem) if own else error_of(problem), problem)
 
 
 def _same_options(there: object, options: FunctionOptions) -> bool:

@@ -76,7 +76,8 @@ class Doorway:
                 if not error.retryable or waited + pause > RETURN_SECONDS:
                     raise SessionLost(
                         "the proxy of this session is gone and its device state with it, and there was no other for it "
-                        f"after {waited:.0f} s: {error.message}; see 'dgsf status', then attach again"
+                        f"after {waited:.0f} s: {error.message}; 'dgsf devices' tells what there is, then attach "
+                        "again"
                     ) from None
             self.sleep(pause)
 

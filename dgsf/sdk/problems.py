@@ -48,6 +48,14 @@ def error_of(problem: dict[str, Any]) -> DgsfError:
     return kind(str(problem.get("detail") or problem.get("title") or ""), **details)
 
 
+def with_output(error: BaseException, problem: dict[str, Any]) -> BaseException:
+    """The same exception, with what the function had printed as a note, where the problem tells it."""
+    printed = problem.get("output")
+    if isinstance(printed, str) and printed.strip():
+        error.add_note(f"it printed:\n{printed.rstrip()}")
+    return error
+
+
 def retry_after(reply: Reply) -> float | None:
     """The answer's Retry-After in seconds (it may also be a date), or None."""
     text = reply.headers.get("retry-after", "").strip()

@@ -42,6 +42,7 @@ async def join(settings: Settings) -> None:
             await asyncio.to_thread(leftovers.end_marked, layout.mark)
             SharedArea(layout.shared_name).remove()
             shutil.rmtree(layout.run_dir, ignore_errors=True)
+            progress.say("stopped")
 
 
 def _of_this_node(settings: Settings) -> Settings:
@@ -65,6 +66,7 @@ async def _stay(settings: Settings, layout: Layout, progress: Progress) -> None:
             keeping.result()
     finally:
         progress.settle()
+        progress.say("stopping")
         await keeper.stop()
         for task in (keeping, joined, stopping):
             task.cancel()

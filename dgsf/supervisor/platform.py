@@ -233,6 +233,7 @@ class Platform:
         finally:
             await asyncio.to_thread(self._sweep)
         _log.info("stopped")
+        self._progress.say("stopped")
 
     async def _end_devices(self) -> None:
         """On a cluster that is not ours the device servers would stay."""

@@ -109,6 +109,7 @@ def test_sigterm_stops_everything_and_a_second_start_has_the_old_data(start):
     key = first.api_key
     assert first.stop(signal.SIGTERM) == 0
     first.assert_nothing_left()
+    assert first.said.rstrip().endswith("stopped")
 
     second = start("data").wait_ready()
     assert second.api_key == key, "a key that still works is kept"

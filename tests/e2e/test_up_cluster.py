@@ -56,6 +56,7 @@ def second_machine(address, variables, data_dir):
         process.send_signal(signal.SIGINT)
         _, said = process.communicate(timeout=120)
     assert process.returncode == 0, said
+    assert said.rstrip().endswith("stopping\nstopped")
 
 
 def test_devices_of_a_joined_machine_come_and_go_and_none_is_left_on_the_cluster(head, start, tmp_path):

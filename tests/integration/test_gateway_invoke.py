@@ -134,6 +134,8 @@ async def test_a_body_over_the_limit_is_refused_by_its_declared_length(world: Wo
     reply = await exchange(world, (head + lines).encode())  # not one byte of the body is sent
     assert reply.startswith(b"HTTP/1.1 413 ")
     assert b"body_too_large" in reply and b"Connection: close" in reply
+    told = "the body of 33.0 MiB (34603008 bytes) is over the limit of 32.0 MiB (33554432 bytes)"
+    assert told.encode() in reply and b"DGSF_MAX_BODY_BYTES" in reply
 
 
 async def test_a_body_of_unknown_length_is_counted_while_it_comes(world: World):
@@ -154,7 +156,7 @@ async def test_a_body_of_unknown_length_is_counted_while_it_comes(world: World):
 async def test_large_json_has_a_lower_limit_that_is_told(world: World):
     answer = await world.call(body=b'["' + b"x" * (17 * MIB) + b'"]')
     assert (answer.status, answer.code) == (413, "body_too_large")
-    assert "JSON" in answer.json["detail"]
+    assert "over the limit of 16.0 MiB (16777216 bytes) for JSON" in answer.json["detail"]
 
 
 async def test_a_large_body_travels_by_shared_memory_both_ways(world: World):
@@ -220,6 +222,16 @@ async def test_a_failed_call_is_a_problem_with_the_calls_headers(world: World, c
     assert answer.json["call_id"] == answer.headers["X-Call-Id"]
     assert answer.headers["X-Device"] == "cpu-0"
     assert ("Retry-After" in answer.headers) == (status in (429, 503))
+
+
+async def test_a_failed_call_stands_in_the_log_by_its_id_and_without_what_it_said(world: World, caplog):
+    caplog.set_level("INFO", "gateway.failed")
+    assert (await world.call()).status == 200
+    world.workers.behaviour = failing("timed_out", "so it went", output="printed")
+    answer = await world.call()
+    (line,) = [record for record in caplog.records if record.message == "call_failed"]
+    assert (line.call_id, line.function, line.code) == (answer.headers["X-Call-Id"], "echo", "timed_out")
+    assert "so it went" not in str(vars(line)) and "printed" not in str(vars(line))
 
 
 async def test_a_functions_exception_is_told_and_its_pickle_only_to_who_can_read_it(world: World):

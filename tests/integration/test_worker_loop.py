@@ -184,11 +184,13 @@ def test_a_result_that_cannot_be_sent_is_told_as_such_by_its_type(worker_for, re
     assert "error" not in failure.details, "it is no exception of the function"
 
 
-def test_running_out_of_memory_keeps_its_code(worker_for):
+def test_running_out_of_memory_keeps_its_code_and_what_was_printed(worker_for):
     def greedy():
+        print("nearly full")
         raise MemoryError
 
-    assert worker_for(greedy).call(b"")[0].failure.code == "out_of_memory"
+    failure = worker_for(greedy).call(b"")[0].failure
+    assert (failure.code, failure.details) == ("out_of_memory", {"output": "nearly full\n"})
 
 
 @pytest.mark.parametrize("text", ["x" * 3_000_000, "\U0001f600" * 1_000_000, "\udcff not UTF-8"], ids=len)
@@ -224,7 +226,9 @@ def test_none_is_json(worker_for):
 
 
 def test_too_large_a_result_is_refused(worker_for):
-    assert worker_for(lambda: b"x" * (2**24 + 1)).call(b"")[0].failure.code == "result_too_large"
+    failure = worker_for(lambda: b"x" * (2**24 + 1)).call(b"")[0].failure
+    assert failure.code == "result_too_large"
+    assert "(16777217 bytes)" in failure.message and "DGSF_MAX_RESULT_BYTES" in failure.message
 
 
 def test_code_that_cannot_be_loaded_says_why(worker_for):

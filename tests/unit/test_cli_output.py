@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import os
+import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from dgsf.cli.devices import drain_words
 from dgsf.cli.output import ATTACHED, human, human_bytes, human_nano, human_us, show_listing, show_rows
 from dgsf.cli.run import bound_arguments, parse_arguments
 from dgsf.cli.usage import parse_since
-from dgsf.errors import DgsfError, DoesNotFit, UsageError
+from dgsf.errors import DgsfError, DoesNotFit, OutOfMemory, UsageError
 from dgsf.sdk.client import Client
 from gateway.pool import why_unchanged
 
@@ -378,10 +379,13 @@ def test_people_see_whether_a_function_has_a_profile_and_programs_see_it_whole(d
 
 def test_the_listing_shows_the_options_that_matter_in_words(dgsf, monkeypatch):
     options = {"gpu": ["A100", "T4"], "memory": 2 * 1024**3, "timeout": 120.0, "retries": 3}
-    rows = [{"name": "s.a", "version": 1, "options": options}, {"name": "s.b", "version": 1, "options": {}}]
+    aliased = {"attach": "fabric", "device_alias": "cuda"}
+    named = {"s.a": options, "s.b": {}, "s.c": aliased, "s.d": {"attach": "fabric", "device_alias": ""}}
+    rows = [{"name": name, "version": 1, "options": given} for name, given in named.items()]
     monkeypatch.setattr(Client, "list", lambda self: rows)
     out = dgsf("functions")[1]
     assert "gpu A100 or T4, memory 2 GiB, timeout 120 s\n" in out and "{" not in out
+    assert "attach fabric, device_alias cuda\n" in out and "attach fabric\n" in out
     monkeypatch.setattr(Client, "describe", lambda self, name: rows[0])
     assert "timeout 120 s, retries 3\n" in dgsf("functions", "show", "s.a")[1]
 
@@ -443,6 +447,22 @@ def test_any_platform_error_is_one_line(monkeypatch, capsys):
     monkeypatch.setattr(cli.cli, "main", broken)
     assert cli.execute([]) == 1
     assert capsys.readouterr().err == "error: it broke\n"
+
+
+def test_what_a_function_printed_is_shown_whatever_it_ended_by(monkeypatch, capsys):
+    def broken(**_kwargs: object) -> None:
+        raise OutOfMemory("too much", output="one\ntwo\n")
+
+    monkeypatch.setattr(cli.cli, "main", broken)
+    assert cli.execute([]) == 1
+    assert capsys.readouterr().err == "it printed:\none\ntwo\nerror: too much\n"
+
+
+def test_every_command_that_a_message_names_exists():
+    root = Path(cli.__file__).parents[2]
+    sources = [path for part in ("dgsf", "gateway", "proxy") for path in (root / part).rglob("*.py")]
+    named = {word for path in sources for word in re.findall(r"'dgsf ([a-z]+)", path.read_text())}
+    assert {"up", "devices", "sessions"} <= named <= set(cli.COMMANDS)
 
 
 def test_every_command_of_the_table_has_a_help_text(capsys):

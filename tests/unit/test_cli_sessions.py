@@ -70,6 +70,13 @@ def test_one_with_several_tenants_and_nodes_and_ids_of_one_moment_fits_a_hundred
     assert "node1/A100-3" in lines[2] and "team-1" in lines[2]
 
 
+def test_a_warm_function_that_has_not_used_its_device_says_so_and_fits_too(capsys):
+    unused = row(600_000, state="fresh", device_name=None, function_name="kmeans.fabric")
+    lines = listed([unused, row(900_000, state="begun", device_name=None), row(1_200_000)], capsys)
+    assert "(none yet)" in lines[1] and "(waits)" in lines[2] and "gpu-17/A100-3" in lines[3]
+    assert max(map(len, lines)) <= 80
+
+
 def test_what_is_asked_and_what_went_wrong_stands_below_in_sentences():
     rows = [
         row(move_to=""),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import pickle
 import threading
 import traceback
 
@@ -13,6 +14,7 @@ from sdk_platform import FakePlatform, Fault
 import dgsf
 from dgsf.errors import ConnectionLost, QueueFull
 from dgsf.sdk.connect import Connection
+from dgsf.sdk.failures import describe
 from dgsf.sdk.plan import Request
 from dgsf.sdk.transport import HttpDriver
 
@@ -117,6 +119,42 @@ def test_the_users_own_exception_is_raised_with_remote_frames(app):
     assert entries[-1].line == "raise OwnError(text)"
     ours = [entry.filename for entry in entries if f"{os.sep}dgsf{os.sep}sdk" in entry.filename]
     assert len(ours) == 1
+
+
+_PRINTED = {
+    "code": "function_error",
+    "detail": "OwnError: no",
+    "output": "one\ntwo\n\n",
+    "error": describe(OwnError("no")),
+}
+
+
+@pytest.mark.parametrize(
+    ("problem", "kind"),
+    [(_PRINTED, OwnError), ({"code": "out_of_memory", "detail": "too much", "output": "one\ntwo\n"}, dgsf.OutOfMemory)],
+)
+async def test_what_a_function_printed_is_a_note_on_whatever_is_raised(app, platform, problem, kind):
+    @app.function
+    def loud() -> None: ...
+
+    loud.remote()
+    platform.faults += [Fault(500, problem), Fault(500, problem)]
+    with pytest.raises(kind) as raised:
+        loud.remote()
+    with pytest.raises(kind) as awaited:
+        await loud.remote.aio()
+    for error in (raised.value, awaited.value, pickle.loads(pickle.dumps(raised.value))):
+        assert error.__notes__[-1] == "it printed:\none\ntwo"
+
+
+def test_what_a_silent_function_printed_is_not_told(app, platform):
+    @app.function
+    def silent() -> None:
+        raise OwnError
+
+    with pytest.raises(OwnError) as raised:
+        silent.remote()
+    assert not any("printed" in note for note in raised.value.__notes__)
 
 
 def test_builtin_exceptions_are_caught_as_such(app):
