@@ -176,6 +176,9 @@ class RemoteTensor(torch.Tensor):
     __dlpack__ = refusing(BufferError, "__dlpack__")
     __dlpack_device__ = refusing(BufferError, "__dlpack_device__")
 
+    def __coerce_same_metadata_as_tangent__(self, *_: Any) -> RemoteTensor:
+        return self  # AOT autograd traced with plain tensors; as a gradient for its graph this is one
+
     def record_stream(self, stream: Any) -> None:
         """There is one order of work, so memory is never given away too early."""
 
