@@ -186,6 +186,8 @@ class RemoteTensor(torch.Tensor):
         return self  # as for CUDA tensors: nothing to do
 
 
+RemoteTensor.__name__ = "Tensor"  # in others' errors; its qualified name is where pickle finds the class
+
 DEVICE = torch.device("cpu")  # set by `backend` once the name is known to torch
 
 
