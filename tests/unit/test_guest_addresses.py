@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import io
+import pickle
 from collections import defaultdict
 from itertools import pairwise
 
@@ -93,7 +96,7 @@ def test_a_storage_tells_where_and_how_large_it_is_and_has_no_bytes(device):
     assert (untyped.nbytes(), untyped.size(), len(untyped), untyped.element_size()) == (24, 24, 24, 1)
     assert (typed.nbytes(), typed.size(), len(typed), typed.element_size()) == (24, 6, 6, 4)
     assert untyped.data_ptr() == typed.data_ptr() == x.data_ptr() - 8 and untyped.device == x.device
-    with pytest.raises(AttributeError, match=r"use \.cpu\(\) first"):
+    with pytest.raises(AttributeError, match=r"use tensor\.cpu\(\) first"):
         untyped.tolist()
     assert torch.empty(0, device=device).untyped_storage().data_ptr() == 0
 
@@ -102,9 +105,9 @@ def test_an_address_is_never_given_to_others_who_would_read_there():
     with bind(InProcessStream(), alias="cuda"):
         x = torch.ones(2, device="cuda")
         assert not hasattr(x, "__cuda_array_interface__")
-        with pytest.raises(BufferError, match=r"use \.cpu\(\) first"):
+        with pytest.raises(BufferError, match=r"use tensor\.cpu\(\) first"):
             torch.from_dlpack(x)
-        with pytest.raises(BufferError, match=r"use \.cpu\(\) first"):
+        with pytest.raises(BufferError, match=r"use tensor\.cpu\(\) first"):
             torch.utils.dlpack.to_dlpack(x)
 
 
@@ -120,3 +123,22 @@ def test_recurrent_layers_are_not_given_to_cudnn():
 def test_storages_are_shared_as_on_cuda(device):
     storage = torch.ones(2, device=device).untyped_storage()
     assert storage.is_shared() and storage.share_memory_() is storage
+
+
+def test_a_storage_is_one_to_torch_and_says_that_it_cannot_be_copied(device):
+    x = torch.ones(2, device=device)
+    assert torch.is_storage(x.untyped_storage()) and torch.is_storage(x.storage())
+    assert torch.is_storage(torch.ones(2).untyped_storage()) and not torch.is_storage(x)
+    for use in (lambda s: s.cpu(), lambda s: s.clone()):
+        with pytest.raises(AttributeError, match=r"no bytes in this process; use tensor\.cpu\(\) first"):
+            use(x.untyped_storage())
+    for use in (copy.copy, copy.deepcopy, pickle.dumps, lambda storage: torch.save(storage, io.BytesIO())):
+        with pytest.raises(TypeError, match=r"cannot be saved or copied: .* use tensor\.cpu\(\) first"):
+            use(x.untyped_storage())
+
+
+def test_what_a_storage_is_torch_says_again_afterwards():
+    before = torch.is_storage, torch.serialization.normalize_storage_type
+    with bind(InProcessStream()):
+        assert torch.is_storage is not before[0]
+    assert (torch.is_storage, torch.serialization.normalize_storage_type) == before

@@ -368,3 +368,11 @@ def test_lines_are_broken_where_torch_breaks_its_own(device, make):
     assert all(line.index(line.strip()) == len("tensor(") for line in lines[1:] if line.strip()[:1].isalpha())
     bare = "".join(remote.split()).replace(",device='dgsf:0'", "")
     assert bare == "".join(repr(make("cpu")).split())
+
+
+def test_others_errors_call_it_a_tensor_and_its_class_is_found_by_pickle(device):
+    x = torch.ones(2, device=device)
+    with pytest.raises(AttributeError, match="'Tensor' object has no attribute 'nothing'"):
+        _ = x.nothing
+    assert pickle.loads(pickle.dumps(type(x))) is type(x) is copy.deepcopy(type(x))
+    assert repr(x) == f"tensor([1., 1.], device='{device}')"

@@ -18,7 +18,8 @@ from dgsf.remoting.guest.layout import Layout, reach_bytes
 _ALIGNED = 512  # as addresses on a GPU are
 _lock = threading.RLock()
 _free = 1 << 46  # the next one: where no memory of this process is
-NO_BYTES = "a remote tensor has no bytes in this process; use .cpu() first"
+NO_BYTES = "a remote tensor has no bytes in this process; use tensor.cpu() first"
+NOT_SAVED = f"a storage of a remote device cannot be saved or copied: {NO_BYTES}"
 
 
 class Memory(tuple[int, Layout]):
@@ -73,6 +74,9 @@ class RemoteStorage:
 
     def share_memory_(self) -> RemoteStorage:
         return self
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        raise TypeError(NOT_SAVED)
 
     def __getattr__(self, name: str) -> NoReturn:
         raise AttributeError(f"{name}: {NO_BYTES}")

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from dgsf.errors import UsageError
-from dgsf.remoting.guest import accelerator, cuda, placing, tensor_types
+from dgsf.remoting.guest import accelerator, cuda, fakes, placing, tensor_types
 from dgsf.remoting.guest.pinning import METHODS, constructors
 from dgsf.remoting.guest.replacing import hearing, replace, standing_for
 from dgsf.remoting.guest.tensor import DEVICE_NAME, RemoteTensor
@@ -54,6 +54,7 @@ def install(stack: ExitStack, name: str) -> None:
     placing.install(stack)
     _classes(stack)
     _autocast_queries(stack)
+    fakes.install(stack, translate)
     accelerator.say(stack, name)
     cuda.install(stack)
 

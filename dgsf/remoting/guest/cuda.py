@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from dgsf.remoting.guest import memory, one_device
+from dgsf.remoting.guest import absent, one_device
 from dgsf.remoting.guest.backend import MODULE
 from dgsf.remoting.guest.generators import GENERATOR
 from dgsf.remoting.guest.replacing import replace
@@ -34,6 +34,13 @@ class Graph:
         )
 
 
+class Pool:
+    """A part of the device's memory to allocate from."""
+
+    def __new__(cls, *_: Any, **__: Any) -> Any:
+        raise NotImplementedError("torch.cuda.MemPool is not available on a remote device: its memory is elsewhere")
+
+
 def _zero(*_: Any, **__: Any) -> int:
     return 0
 
@@ -54,15 +61,7 @@ def _unread(name: str) -> Any:
     return ask
 
 
-def _unavailable(name: str) -> Any:
-    def use(*_: Any, **__: Any) -> Any:
-        raise NotImplementedError(f"torch.cuda.{name} is not available on a remote device: its memory is elsewhere")
-
-    return use
-
-
 _NVML = ("utilization", "temperature", "power_draw", "clock_rate", "memory_usage", "device_memory_used")
-_OF_THE_PROCESS = ("current_blas_handle", "caching_allocator_alloc", "caching_allocator_delete")
 _PINNED: dict[str, Any] = {  # memory of this process, of which CUDA has none here
     "host_memory_stats": dict,
     "host_memory_stats_as_nested_dict": dict,
@@ -97,6 +96,7 @@ ANSWERS: dict[str, Any] = {
     "stream": StreamContext,
     "StreamContext": StreamContext,
     "ExternalStream": Stream,
+    "get_stream_from_external": lambda *_, **__: Stream(),
     "set_stream": _nothing,
     "current_stream": lambda device=None: Stream(),
     "default_stream": lambda device=None: Stream(),
@@ -110,40 +110,48 @@ ANSWERS: dict[str, Any] = {
     "CUDAGraph": Graph,
     "graph": Graph,
     "make_graphed_callables": Graph,
+    "graph_pool_handle": Graph,
+    "MemPool": Pool,
     **one_device.answers(_ALIAS),
     "device": Device,
     **{name: _unread(name) for name in _NVML},
-    **{name: _unavailable(name) for name in _OF_THE_PROCESS},
     **{name: answer for name, answer in _PINNED.items() if hasattr(torch.cuda, name)},
 }
-_MARKS = ("range_push", "range_pop", "range_start", "range_end", "mark")  # for a profiler that is not here
-
-
-_RANDOM = ("manual_seed", "manual_seed_all", "seed", "seed_all", "initial_seed", "get_rng_state", "set_rng_state",
-           "get_rng_state_all", "set_rng_state_all")  # fmt: skip
-_STREAMS = ("Event", "Stream", "ExternalStream")
+_MARKS = (  # for a profiler that is not here
+    (torch.cuda.nvtx, "range_push", "range_pop", "range_start", "range_end", "mark", "_device_range_start",
+     "_device_range_end"),
+    (torch.cuda.profiler, "start", "stop"),
+)  # fmt: skip
+_MODULES = (torch.cuda.memory, torch.cuda.random, torch.cuda.streams, torch.cuda.graphs)
+_TUNING = ("is_enabled", "tuning_is_enabled", "record_untuned_is_enabled")
 
 
 def install(stack: ExitStack) -> None:
     for name, answer in ANSWERS.items():
-        replace(stack, torch.cuda, name, answer if isinstance(answer, type) else _own(answer))
+        _answer(stack, name, answer if isinstance(answer, type) else _own(answer))
     replace(stack, torch.cuda, "default_generators", (GENERATOR,))
     for name, ours in (("Stream", Stream), ("Event", Event)):
         replace(stack, torch, name, of_any_device(getattr(torch, name), ours, name))
     replace(stack, torch.cuda, "_initialized", True)  # gradient checkpointing reads it, see `backend`
-    for module, names in (
-        (torch.cuda.memory, memory.ANSWERS),
-        (torch.cuda.random, _RANDOM),
-        (torch.cuda.streams, _STREAMS),
-    ):
+    for module, *names in _MARKS:
         for name in names:
-            replace(stack, module, name, getattr(torch.cuda, name))
-    for name in _MARKS:
-        replace(stack, torch.cuda.nvtx, name, _own(_zero))
+            replace(stack, module, name, _own(_zero))
+    for name in _TUNING:
+        replace(stack, torch.cuda.tunable, name, lambda: False)
+    absent.install(stack)
     cudnn = torch.backends.cudnn
     replace(stack, cudnn, "is_acceptable", _here_only(cudnn.is_acceptable))
     profiler = torch.autograd.profiler.profile
     replace(stack, profiler, "__init__", _without_kernels(profiler.__init__))
+
+
+def _answer(stack: ExitStack, name: str, answer: Any) -> None:
+    """Under the name in torch.cuda, and in that module of it which the function comes from."""
+    before = getattr(torch.cuda, name, None)
+    replace(stack, torch.cuda, name, answer)
+    for module in _MODULES:
+        if before is not None and module.__dict__.get(name) is before:
+            replace(stack, module, name, answer)
 
 
 def _here_only(original: Any) -> Any:

@@ -47,6 +47,18 @@ def stats() -> dict[str, Any]:
     return {f"{name}.{what}": value for name in names for what, value in (("current", live), ("peak", most))}
 
 
+def nested_stats() -> dict[str, Any]:
+    """The same, a level for each part of their names."""
+    nested: dict[str, Any] = {}
+    for name, value in stats().items():
+        *path, last = name.split(".")
+        level = nested
+        for part in path:
+            level = level.setdefault(part, {})
+        level[last] = value
+    return nested
+
+
 def summary() -> str:
     live, most, total = bound.need().memory()
     rows = (("in use", live), ("most so far", most), ("leased", total))
@@ -75,6 +87,7 @@ ANSWERS: dict[str, Any] = {
     "max_memory_cached": peak,
     "mem_get_info": free_and_total,
     "memory_stats": stats,
+    "memory_stats_as_nested_dict": nested_stats,
     "memory_summary": summary,
     "reset_peak_memory_stats": forget_peak,
     "reset_max_memory_allocated": forget_peak,

@@ -18,6 +18,7 @@ from dgsf.remoting.guest import (
     default_dtype,
     derivatives,
     encoders,
+    flexible,
     lists,
     loads,
     moves,
@@ -54,6 +55,7 @@ def install(stack: ExitStack) -> None:
     accelerator.install(stack)
     default_dtype.install(stack)
     encoders.install(stack)
+    flexible.install(stack)
     loads.install(stack)
     nested.install(stack)
     outdated.install(stack)

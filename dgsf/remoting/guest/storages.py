@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from dgsf.errors import OpNotAllowed
+from dgsf.remoting.guest.addresses import NOT_SAVED, RemoteStorage
 from dgsf.remoting.guest.replacing import replace, standing_for
 from dgsf.remoting.guest.tensor import DEVICE_NAME, RemoteTensor
 
@@ -34,11 +35,21 @@ def refuse_remote() -> None:
 
 
 def install(stack: ExitStack) -> None:
-    """`to_dlpack`, which does not ask a tensor's class."""
-    original = torch.to_dlpack
+    """`to_dlpack`, which does not ask a tensor's class, and those that know storages by torch's own classes."""
+    lend, is_torchs, class_saved = torch.to_dlpack, torch.is_storage, torch.serialization.normalize_storage_type
 
     def to_dlpack(tensor: Any) -> Any:
-        return tensor.__dlpack__() if isinstance(tensor, RemoteTensor) else original(tensor)
+        return tensor.__dlpack__() if isinstance(tensor, RemoteTensor) else lend(tensor)
+
+    def is_storage(obj: Any, /) -> bool:
+        return isinstance(obj, RemoteStorage) or is_torchs(obj)
+
+    def normalize_storage_type(kind: Any) -> Any:
+        if kind is RemoteStorage:
+            raise TypeError(NOT_SAVED)
+        return class_saved(kind)
 
     for owner in (torch, torch.utils.dlpack):
-        replace(stack, owner, "to_dlpack", standing_for(to_dlpack, original))
+        replace(stack, owner, "to_dlpack", standing_for(to_dlpack, lend))
+    replace(stack, torch, "is_storage", standing_for(is_storage, is_torchs))
+    replace(stack, torch.serialization, "normalize_storage_type", standing_for(normalize_storage_type, class_saved))

@@ -176,12 +176,17 @@ class RemoteTensor(torch.Tensor):
     __dlpack__ = refusing(BufferError, "__dlpack__")
     __dlpack_device__ = refusing(BufferError, "__dlpack_device__")
 
+    def __coerce_same_metadata_as_tangent__(self, *_: Any) -> RemoteTensor:
+        return self  # AOT autograd traced with plain tensors; as a gradient for its graph this is one
+
     def record_stream(self, stream: Any) -> None:
         """There is one order of work, so memory is never given away too early."""
 
     def share_memory_(self) -> RemoteTensor:
         return self  # as for CUDA tensors: nothing to do
 
+
+RemoteTensor.__name__ = "Tensor"  # in others' errors; its qualified name is where pickle finds the class
 
 DEVICE = torch.device("cpu")  # set by `backend` once the name is known to torch
 
