@@ -310,7 +310,7 @@ class Simulator:
             self._serve_waiting()
         if ahead is not None:
             self.keeping.start_ahead(ahead, self.now)
-        self.keeping.look_again(self.now, self._next_arrival, waits=bool(self._waiting))
+        self.keeping.look_again(self.now, self._next_arrival)
 
     def _fail(self, device: int) -> None:
         """Its instances are gone; their calls wait again, as old as they are."""

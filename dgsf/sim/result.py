@@ -137,7 +137,8 @@ def _mean_over_time(at_s: Sequence[float], values: Sequence[float]) -> float:
     span = at_s[-1] - at_s[0]
     if span <= 0:
         return values[-1]
-    return sum(value * (later - at) for value, (at, later) in zip(values, pairwise(at_s), strict=False)) / span
+    mean = sum(value * (later - at) for value, (at, later) in zip(values, pairwise(at_s), strict=False)) / span
+    return min(mean, max(values))  # beyond which only rounding leads
 
 
 def _slo_misses(run: Simulator, done: NDArray[np.float64]) -> float:
