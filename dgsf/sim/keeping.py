@@ -57,7 +57,7 @@ class Keeping:
         if self._looks > MOST_LOOKS:
             raise UsageError(
                 f"--keep-warm learned: it was asked {MOST_LOOKS:,} times, and the calls have come to no end after "
-                f"{now:,.0f} simulated seconds (fewer --calls, a higher --rate, a lower --run-s, or --keep-warm fixed:60)"
+                f"{now:,.0f} simulated seconds (take fewer --calls, a lower --run-s, or --keep-warm fixed:60)"
             )
         events = self._agenda.events
         next_event = min(next_arrival, events[0][0]) if events else next_arrival
