@@ -155,7 +155,7 @@ def _least_tail_s(workload: Workload, machine: Machine) -> float:
     ends = work = 0.0
     for at, function, run_s in zip(workload.arrival_s, workload.function, workload.run_s, strict=True):
         spec = workload.functions[function]
-        took = run_s * spec.slowdown / (fastest if spec.scales else 1.0)
+        took = spec.took_s(run_s, fastest)
         ends = max(ends, at + took)
         work += took * (spec.devices or spec.share / WHOLE)
     begun, last = (workload.arrival_s[0], workload.arrival_s[-1]) if workload.arrival_s else (0.0, 0.0)
