@@ -17,7 +17,7 @@ from click.core import ParameterSource
 from dgsf.cli.output import json_option
 from dgsf.cli.simoptions import DRAWN, TRACES, Options, assumed, settled
 from dgsf.cli.simplan import check_planner, describe, planned_hours, prepare
-from dgsf.cli.simrun import experiment, facts, refuse_what_nobody_uses, settle_remoting
+from dgsf.cli.simrun import experiment, facts, refuse_what_nobody_uses, settle_remoting, tell_attach
 from dgsf.cli.simshow import (
     Report,
     progress_bar,
@@ -132,14 +132,17 @@ Dates and times are written like 2024-01-31 13:45:00; cpu_milli is 1000 per core
     help="mean length of a burst, seconds",
 )
 @click.option(
-    "--recording", type=click.Path(path_type=Path), help="device commands of a run (JSON lines): calls are remoted"
+    "--recording",
+    type=click.Path(path_type=Path),
+    help="device commands of a run (JSON lines), taken as one on a T4: calls are remoted",
 )
 @click.option(
     "--attach",
     type=click.Choice(("auto", "near", "fabric")),
     default="auto",
     show_default=True,
-    help="where bodies run, with --recording; auto: over the fabric unless it costs more than a tenth",
+    help="where bodies run, with --recording; auto: for each type of device, over the fabric unless it costs more than "
+    "a tenth",
 )
 @click.option(
     "--round-trip-us",
@@ -253,23 +256,28 @@ def _simulated(options: Options) -> Report:
     """Runs it; what is wrong is told before anything runs."""
     from dgsf.sim.experiment import run_experiment
 
-    options, changes = settle_remoting(options)
-    wanted = experiment(options, changes)
+    options, changes, remoted = settle_remoting(options)
+    wanted = experiment(options, changes, remoted)
     refuse_what_nobody_uses(options, wanted)
     tell_assumed_types(wanted.pool)
+    attached = {} if remoted is None else tell_attach(options, wanted.pool, remoted)
     plan = prepare(wanted.workload(options.seed)) if options.planned else None
     two_ways = options.against_exclusive
     runs = wanted.seeds * (2 if two_ways else len(wanted.policies))
     with progress_bar(runs) as tell:
         results = _two_ways(wanted, tell) if two_ways else run_experiment(wanted, tell)
     first = results[0]
-    planned = None if plan is None else planned_hours(plan, first.calls, options.seed)
-    title = f"{options.arrivals} on {wanted.pool.name}: {first.calls:,} calls, {wanted.pool.devices:,} devices"
-    found = {"calls": first.calls, "policies": wanted.policies, **facts(options, wanted), **changes}
+    planned = planned_hours(plan, first.calls, options.seed) if options.planned else None
+    found = {"calls": first.calls, "policies": wanted.policies, **facts(options, wanted), **changes, **attached}
     notes = refusals(results)
     notes += [] if planned is None else [describe(planned, first.policy, first.gpu_hours)]
     notes += sharing_notes(options, *results) if two_ways else []
-    return Report(title, results, assumed(options, wanted.rules, found), notes, planned)
+    return Report(_title(options, wanted, first.calls), results, assumed(options, wanted.rules, found), notes, planned)
+
+
+def _title(options: Options, wanted: Experiment, calls: int) -> str:
+    what = "sharing against exclusive devices, " if options.against_exclusive else ""
+    return f"{what}{options.arrivals} on {wanted.pool.name}: {calls:,} calls, {wanted.pool.devices:,} devices"
 
 
 def _two_ways(wanted: Experiment, tell: Progress | None) -> list[Result]:

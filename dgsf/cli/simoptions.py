@@ -128,6 +128,8 @@ _BELONGINGS = (
     _Belonging(("mttr_s",), lambda given: given.mtbf_h > 0, "--mtbf-h above 0"),
 )
 
+_UNPLANNED = ("exclusive", "against_exclusive", "duty", "interference", "recording")
+
 
 def settled(options: Options, given: Collection[str]) -> Options:
     """The options as they will be used; `given` are the names of those that the user wrote."""
@@ -192,6 +194,10 @@ def _refuse_ignored(options: Options, given: Collection[str]) -> None:
         raise UsageError("--traces would be ignored: --trace-file names the file itself; leave one of the two out")
     if options.idle_s is not None and options.keep_warm is not None:
         raise UsageError("--idle-s would be ignored: --keep-warm says what stays; leave one of the two out")
+    for name in _UNPLANNED if options.planned else ():
+        if getattr(options, name):
+            told = "a plan knows only tasks that share devices and do not slow each other down"
+            raise UsageError(f"--planned cannot be compared with {_flag(name)}: {told}; leave one of the two out")
     if options.against_exclusive and options.exclusive:
         raise UsageError("--against-exclusive compares both; leave out --exclusive")
 

@@ -28,29 +28,35 @@ def check_planner(wanted: bool) -> None:
         raise lacking("--planned", "numba")
 
 
-def prepare(workload: Workload) -> Repacking:
-    """Tells before a long run what would stop the plan after it."""
+def prepare(workload: Workload) -> Repacking | None:
+    """Tells before a long run what would stop the plan after it; None: there is nothing to plan.
+
+    Tasks that take no time take no device, so they are left out.
+    """
     with _compiling():
         from dgsf.sim.repack import Repacking
 
         Repacking([(0.0, 1.0, 1)]).run(1)  # the first plan on a machine compiles; later ones find that done
     rows = zip(workload.arrival_s, workload.run_s, workload.function, strict=True)
     tasks = [(start, start + run, workload.functions[function].share) for start, run, function in rows]
+    lasting = [(start, end, share) for start, end, share in tasks if start < end]
     try:
-        return Repacking(tasks)
+        return Repacking(lasting) if lasting else None
     except UsageError as error:
         raise UsageError(f"--planned: {error.message}") from None
 
 
-def planned_hours(repacking: Repacking, tasks: int, seed: int) -> float:
+def planned_hours(repacking: Repacking | None, tasks: int, seed: int) -> float:
     """GPU hours of the best plan that is found."""
+    if repacking is None:
+        return 0.0
     with _progress() as report:
         return repacking.run(ROUNDS_PER_TASK * tasks, seed, report)[1] / 3600
 
 
 def describe(hours: float, policy: str, used: float) -> str:
-    ratio = f"{used / hours:.3f} times" if hours else "as much as"
-    return f"planned beforehand, never moving: {hours:.4g} GPU hours; {policy} used {ratio} that"
+    ratio = f"{used / hours:.3f} times that" if hours else f"{used:.4g}"
+    return f"planned beforehand, never moving: {hours:.4g} GPU hours; {policy} used {ratio}"
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,11 +20,11 @@ from dgsf.core.policies import DEFAULT_PLACEMENT, PLACEMENT_POLICIES
 from dgsf.errors import UsageError
 
 if TYPE_CHECKING:
-    from dgsf.core.perfmodel import Link
     from dgsf.core.placement import Speeds
     from dgsf.core.placement.consolidate import MoveRules
     from dgsf.sim.experiment import Experiment
     from dgsf.sim.pools import PoolSpec
+    from dgsf.sim.remoted import Remoted
     from dgsf.sim.workload import FunctionSpec, Workload
 
 FABRIC_MIB_PER_S = 1200.0
@@ -32,7 +32,7 @@ _SHARE = re.compile(r"0*[0-9]{1,4}")
 MIB_PER_S = 2**20 / 1e6  # in bytes per µs
 
 
-def experiment(options: Options, changes: dict[str, float]) -> Experiment:
+def experiment(options: Options, changes: Mapping[str, float], remoted: Remoted | None) -> Experiment:
     from dgsf.sim.experiment import Experiment
     from dgsf.sim.pools import load_pool
     from dgsf.sim.rules import Rules
@@ -48,7 +48,8 @@ def experiment(options: Options, changes: dict[str, float]) -> Experiment:
         durations=options.durations, moves=_move_rules(options), seed=options.seed,
     )  # fmt: skip
     pool = dataclasses.replace(load_pool(options.pool), speeds=_speeds(options))
-    return Experiment(_workload(options, changes), pool, policies, rules, options.seeds)
+    anew: Mapping[str, float | Remoted] = changes if remoted is None else {**changes, "remoted": remoted}
+    return Experiment(_workload(options, anew), pool, policies, rules, options.seeds)
 
 
 def _speeds(options: Options) -> Speeds | None:
@@ -76,7 +77,7 @@ def _move_rules(options: Options) -> MoveRules | None:
     return MoveRules(per_hour=options.moves, copy_s=options.move_copy_s, pause_s=options.move_pause_s)
 
 
-def _workload(options: Options, changes: dict[str, float]) -> Callable[[int], Workload]:
+def _workload(options: Options, changes: Mapping[str, float | Remoted]) -> Callable[[int], Workload]:
     if options.arrivals not in DRAWN:
         trace = _trace(options)
         trace = trace.changed(**changes) if changes else trace
@@ -112,34 +113,47 @@ def _trace(options: Options) -> Workload:
     return trace if options.speedup == 1.0 else trace.faster(options.speedup)
 
 
-def settle_remoting(options: Options) -> tuple[Options, dict[str, float]]:
-    """The options with what was chosen, and what is set anew for every function: needs, slow-down over the fabric."""
+def settle_remoting(options: Options) -> tuple[Options, dict[str, float], Remoted | None]:
+    """The options with what was measured, and what is set anew for every function: needs, what the fabric costs."""
     given = {"duty": options.duty, "weights_mib": options.weights_mib, "work_mib": options.memory_mib}
     changes = {name: value for name, value in given.items() if value is not None}
     if options.recording is None:
-        return options, changes
-    attach, slowdown, link = _remoting(options, options.recording)
-    speed, reads = link.bytes_per_us / MIB_PER_S, link.outstanding_reads
-    chosen = dataclasses.replace(options, attach=attach, link_mib_per_s=speed, outstanding_reads=reads)
-    return chosen, {**changes, "slowdown": slowdown}
+        return options, changes, None
+    remoted = _remoted(options, options.recording)
+    speed, reads = remoted.link.bytes_per_us / MIB_PER_S, remoted.link.outstanding_reads
+    return dataclasses.replace(options, link_mib_per_s=speed, outstanding_reads=reads), changes, remoted
 
 
-def _remoting(options: Options, file: Path) -> tuple[str, float, Link]:
-    """Where bodies run, remoted over native, and the link; what was chosen and why goes to stderr."""
-    from dgsf.core.perfmodel import Link, choose_attach
+def _remoted(options: Options, file: Path) -> Remoted:
+    """The recording over the link that the options and the recording say; which it is goes to stderr."""
+    from dgsf.core.perfmodel import Link
     from dgsf.sim.recordings import load_recording
+    from dgsf.sim.remoted import Remoted
 
     recording = load_recording(file)
     link = recording.link or Link(bytes_per_us=FABRIC_MIB_PER_S * MIB_PER_S)
     speed = link.bytes_per_us if options.link_mib_per_s is None else options.link_mib_per_s * MIB_PER_S
     reads = link.outstanding_reads if options.outstanding_reads is None else options.outstanding_reads
     link = dataclasses.replace(link, round_trip_us=options.round_trip_us, bytes_per_us=speed, outstanding_reads=reads)
-    choice = choose_attach(recording, link)
-    attach = choice.attach if options.attach == "auto" else options.attach
     costs = f"as measured with the recording, {human_us(round(link.sync_us))} per answer beside the round trip"
     counted = costs if recording.link else "not counted, the recording does not say; 'dgsf profile' makes one that does"
-    click.echo(f"attach {attach}: {choice.reason} (costs of commands and answers: {counted})", err=True)
-    return attach, 1.0 if attach == "near" else choice.slowdown, link
+    click.echo(f"costs of commands and answers over the fabric: {counted}", err=True)
+    return Remoted(recording, link, options.attach)
+
+
+def tell_attach(options: Options, pool: PoolSpec, remoted: Remoted) -> dict[str, str]:
+    """Where bodies run on each type of the pool, and why, on stderr; the answer is what a report says of it."""
+    types = [] if options.arrivals in TASKS else [node.type for node in pool.nodes if node.devices]
+    speeds = {type_: pool.figures(type_).speed for type_ in types} or {"": 1.0}  # tasks take as long on every type
+    where = {type_: f" on {type_}" if len(speeds) > 1 else "" for type_ in speeds}
+    for type_, speed in speeds.items():
+        click.echo(f"attach {remoted.attach(speed)}{where[type_]}: {remoted.choice(speed).reason}", err=True)
+    if options.speeds is not None:
+        click.echo("with --speeds, that is chosen by how fast each function runs on a type", err=True)
+    return {
+        "attach": ", ".join(remoted.attach(speed) + where[type_] for type_, speed in speeds.items()),
+        "slowdown": ", ".join(f"{remoted.slowdown(speed):g}{where[type_]}" for type_, speed in speeds.items()),
+    }
 
 
 def facts(options: Options, wanted: Experiment) -> dict[str, object]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from dgsf.cli.output import show_json, show_rows
+from dgsf.cli.simoptions import DRAWN
 
 if TYPE_CHECKING:
     from dgsf.cli.simoptions import Options
@@ -87,10 +88,12 @@ def _reasons(result: Result) -> list[str]:
 def sharing_notes(options: Options, shared: Result, exclusive: Result) -> list[str]:
     """What sharing gained, and what the comparison stands on: without that, sharing would cost nothing."""
     if exclusive.wait_mean_s == 0:
-        gained = "nobody waited with exclusive devices: there is nothing to gain; raise --rate"
+        faster = "--rate" if options.arrivals in DRAWN else "--speedup"
+        more = f"raise {faster}, or take a smaller --pool"
+        gained = f"nobody waited with exclusive devices: there is nothing to gain; {more}"
     else:
         ratio = shared.wait_mean_s / exclusive.wait_mean_s
-        gained = f"queueing delay with sharing ÷ exclusive devices: {ratio:.3f} (DGSF: 0.47)"
+        gained = f"queueing delay with sharing ÷ exclusive devices: {ratio:.3f} (the DGSF paper, on other calls: 0.47)"
     return [
         gained,
         f"assumed of calls that share a device: each needs it for itself for {options.duty:g} of its run (--duty), and "

@@ -138,6 +138,11 @@ class KeepWarm:
             self.rhythm.forget(function)
         self._levels.forget(before, NEVER_PER_S, now)
 
+    @property
+    def remembers_any(self) -> bool:
+        """Whether there is anything left to forget."""
+        return bool(self.model.functions) or self._levels.remembers_any
+
     def expect(self, running: Counter[str], now: float) -> Expectation:
         """How soon each instance beyond those that run now is expected to be used."""
         rates = self.model.rates(now)

@@ -29,6 +29,10 @@ class Levels:
     def forget(self, before: float, below: float, now: float) -> None:
         self._model.forget(before, below, now)
 
+    @property
+    def remembers_any(self) -> bool:
+        return bool(self._model.functions)
+
     def rates(self, now: float) -> Mapping[str, Mapping[int, float]]:
         """By function and level, in calls per second."""
         found: dict[str, dict[int, float]] = defaultdict(dict)

@@ -87,9 +87,11 @@ class FixedShadow:
         for function, use in used.items():
             self._add_missing(function, use, idle, room)
 
-    def next_end(self) -> float:
-        """When the next of its instances goes, if no call comes."""
-        return min((mine[-1].used for mine in self._instances.values()), default=math.inf) + self._idle_s
+    def next_end(self, busy: Mapping[str, int] | None = None) -> float:
+        """When the next of its instances goes, if no call comes and so many of each function stay in use."""
+        kept = busy or {}
+        idle = (mine[-1].used for name, mine in self._instances.items() if len(mine) > kept.get(name, 0))
+        return min(idle, default=math.inf) + self._idle_s
 
     def _add_missing(self, function: str, use: Use, idle: _Idle, room: Mapping[str, Room]) -> None:
         """Each is of the kind of which there are most more in reality."""

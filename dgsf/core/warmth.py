@@ -20,6 +20,7 @@ from dgsf.core.shadow import FixedShadow, Room, Slot, Use
 
 CREDIT_S = 4000.0  # resident device-seconds to begin with
 FORGET_EVERY_S = 3600.0
+REVIEW_EVERY_S = 5.0
 SETTLED_S = 5.0  # a device whose last call ended within this is not given up
 
 
@@ -59,12 +60,14 @@ class Warmth:
     def __init__(self, slots: int, load_s: float | LoadTimes, idle_s: float) -> None:
         """Devices have so many slots, a worker starts in about `load_s`; `idle_s` is the rule to be as thrifty as."""
         self.budget = Budget(allowed=CREDIT_S)
-        self._policy = KeepWarm(slots, load_s, self.budget)
+        self._policy = KeepWarm(slots, load_s, self.budget, REVIEW_EVERY_S)
+        self._slots = slots
         self._shadow = FixedShadow(idle_s)
         self._room: Mapping[str, Room] = {}
         self._usual = Slot.one_of(slots)
         self._took: dict[str, Mapping[Slot, int]] = {}  # function: what its workers take, or took last
         self._used: dict[int, float] = {}  # device: when the last of its workers became idle; -inf: one is busy
+        self._full: set[int] = set()  # devices of which every slot was busy at the last look
         self._again: dict[int, float] = {}  # device: when to look at it again
         self._reviewed: dict[int, float] = {}
         self._due: dict[str, float] = {}  # regular functions: when to start one ahead
@@ -98,13 +101,37 @@ class Warmth:
         return function in self._policy.model.rows
 
     def quiet_until(self) -> float:
-        """After a look that ordered nothing: until then another says nothing either, if no worker changes."""
-        times = [self._forgot + FORGET_EVERY_S, self._shadow.next_end(), *self._due.values()]
+        """After a look that ordered nothing: until then another says nothing either, if no worker changes.
+
+        Where every slot is busy nothing can be given up or fetched, so reviews of full devices are not waited for;
+        `pass_over` makes up for those that were left out.
+        """
+        times = [self._shadow.next_end(self._busy), *self._due.values()]
+        if self._may_forget:
+            times.append(self._forgot + FORGET_EVERY_S)
         for device, last in self._used.items():
+            if device in self._full:
+                continue
             settled = last + SETTLED_S
             fresh = not math.isinf(last) and last > self._reviewed.get(device, -1.0)
             times.append(settled if fresh else max(settled, self._again.get(device, 0.0)))
         return min(times)
+
+    @property
+    def _may_forget(self) -> bool:
+        return bool(self._used or self._took) or self._policy.remembers_any
+
+    def pass_over(self, now: float) -> None:
+        """Nothing changed since the last look: what looks would have done in vain until now counts as done.
+
+        Those are reviews of full devices, and forgetting where nothing is remembered.
+        """
+        if not self._may_forget:
+            late = math.ceil((now - self._forgot) / FORGET_EVERY_S) - 1
+            self._forgot += max(0, late) * FORGET_EVERY_S
+        for device in self._full:
+            late = math.ceil((now - self._again[device]) / REVIEW_EVERY_S)
+            self._again[device] += max(0, late) * REVIEW_EVERY_S
 
     def again(self, device: int) -> None:
         """What was ordered there could not be done now: look at it again."""
@@ -186,6 +213,7 @@ class Warmth:
         for each in workers:
             used[each.device] = max(used.get(each.device, 0.0), each.idle_since or 0.0)
         self._used = used | dict.fromkeys(working, -math.inf)
+        self._full = self._all_busy(workers)
         self._again = {device: self._again.get(device, 0.0) for device in used}
         self._reviewed = {device: at for device, at in self._reviewed.items() if device in used}
         found = []
@@ -196,6 +224,11 @@ class Warmth:
             if fresh or (now >= self._again[device] and (settled or not idle)):
                 found.append(device)
         return found
+
+    def _all_busy(self, workers: Sequence[Warm]) -> set[int]:
+        count = Counter(each.device for each in workers)
+        idle = {each.device for each in workers if each.idle_since is not None}
+        return {device for device, there in count.items() if there >= self._slots and device not in idle}
 
     def _regular(self, workers: Sequence[Warm], now: float) -> list[Order]:
         found = [function for function, at in self._due.items() if at <= now]

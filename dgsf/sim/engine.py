@@ -186,8 +186,7 @@ class Simulator:
         item.began = now
         item.loaded = load_s
         spec = self.workload.functions[item.function]
-        run_s = self.workload.run_s[call] * spec.slowdown
-        item.work = load_s + (run_s / item.speed if spec.scales else run_s)
+        item.work = load_s + spec.took_s(self.workload.run_s[call], item.speed)
         item.version += 1
         self._running += 1
         self.failures.vain = 0
@@ -198,7 +197,7 @@ class Simulator:
         if self._sharing is None:
             self.agenda.add(now + item.work, END, item, item.version)
         else:
-            self._sharing.joined(item, spec.duty, now)
+            self._sharing.joined(item, spec.duty_on(item.speed), now)
 
     def _later_end(self, item: Instance, at: float) -> None:
         self.agenda.add(at, END, item, item.version)
@@ -240,7 +239,7 @@ class Simulator:
         if self._warming is not None:
             self._warming.ended(item.function)
         if self._sharing is not None:
-            self._sharing.left(item, self.workload.functions[item.function].duty, now)
+            self._sharing.left(item, now)
         used, tenant = (now - item.began) * item.share, self.workload.tenant[item.call]
         self.busy_s += used
         self.tenant_s[tenant] += used
@@ -310,7 +309,7 @@ class Simulator:
             self._serve_waiting()
         if ahead is not None:
             self.keeping.start_ahead(ahead, self.now)
-        self.keeping.look_again(self.now, self._next_arrival, waits=bool(self._waiting))
+        self.keeping.look_again(self.now, self._next_arrival)
 
     def _fail(self, device: int) -> None:
         """Its instances are gone; their calls wait again, as old as they are."""
@@ -349,9 +348,8 @@ class Simulator:
 
     def _move(self, item: Instance, to: Placement, copy_s: float, pause_s: float) -> None:
         """It stands still for a moment and goes on elsewhere; its old place is held until all is copied."""
-        duty = self.workload.functions[item.function].duty
         if self._sharing is not None:
-            self._sharing.left(item, duty, self.now)
+            self._sharing.left(item, self.now)
         self.fleet.untrack(item)
         old = self.machine.move(item, to, self.now, copy_s, pause_s)
         self.fleet.track(item)
@@ -361,6 +359,7 @@ class Simulator:
             self._later_end(item, item.began + item.work)
         else:
             item.work += pause_s - (self.now - item.updated) / item.slow
+            duty = self.workload.functions[item.function].duty_on(item.speed)
             self._sharing.joined(item, duty, self.now)
         self._copying += 1
         self.agenda.add(self.now + copy_s, COPIED, old)

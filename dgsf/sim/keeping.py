@@ -9,10 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dgsf.core.placement import Placement, Request
+from dgsf.errors import UsageError
 from dgsf.sim.agenda import LOOK, Agenda
 from dgsf.sim.fleet import Fleet
 from dgsf.sim.instance import Instance
 from dgsf.sim.warming import LOOK_S, SETTLED_S, Start, Warming
+
+MOST_LOOKS = 10_000_000  # some two months of them without a pause: an hour, if little is there
 
 
 class Keeping:
@@ -22,6 +25,7 @@ class Keeping:
         """`queues`: the waiting calls of each function."""
         self.warming = warming
         self.ahead = 0  # instances started ahead
+        self._looks = 0
         self._fleet = fleet
         self._agenda = agenda
         self._queues = queues
@@ -47,11 +51,17 @@ class Keeping:
             self._fleet.close(displaced, now)
         self.ahead += self._fleet.open_ahead(function, device, now) is not None
 
-    def look_again(self, now: float, next_arrival: float, *, waits: bool) -> None:
+    def look_again(self, now: float, next_arrival: float) -> None:
         """The next look becomes an event."""
+        self._looks += 1
+        if self._looks > MOST_LOOKS:
+            raise UsageError(
+                f"--keep-warm learned: it was asked {MOST_LOOKS:,} times, and the calls have come to no end after "
+                f"{now:,.0f} simulated seconds (take fewer --calls, a lower --run-s, or --keep-warm fixed:60)"
+            )
         events = self._agenda.events
         next_event = min(next_arrival, events[0][0]) if events else next_arrival
-        self._agenda.add(now + (LOOK_S if waits else self.warming.next_look_s(now, next_event)), LOOK, 0)
+        self._agenda.add(now + self.warming.next_look_s(now, next_event), LOOK, 0)
 
     def instead_of_opening(self, function: int, request: Request, opened: Placement, now: float) -> Instance | None:
         """The idle instance whose place a call's new one takes rather than that of a device in no use, if any should.

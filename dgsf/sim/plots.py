@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from dgsf.core.policies import DEFAULT_PLACEMENT
 from dgsf.errors import UsageError
 from dgsf.sim.extra import lacking
+from dgsf.sim.report import COST
 from dgsf.sim.result import Result
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ _OVER_TIME = (
 )
 _FORMATS = {".png": "Software", ".svg": "Creator", ".pdf": "Creator"}  # and where each says who made it
 _DASHES = ("solid", (0, (5, 1.5)), (0, (1.5, 1)), (0, (6, 1.5, 1.5, 1.5)))
-_BARS = (("gpu_hours", "GPU hours held"), ("cost", "cost"))
+_BARS = (("gpu_hours", "GPU hours held"), ("cost", COST))
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +130,8 @@ def _over_time(
     for result, style in zip(results, styles, strict=True):
         times = [at / 3600 if hours else at for at in result.at_s]
         style.plot(axis, result, times, [scale * value for value in getattr(result, field)])
-    axis.set_xlabel("hours" if hours else "seconds")
+    unit = "hours" if hours else "seconds"
+    axis.set_xlabel(f"{unit}, seed {results[0].curves_seed} alone" if results[0].seeds > 1 else unit)
     axis.set_ylabel(label)
     axis.set_ylim(bottom=0)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from dgsf.sim.result import Result
 
+COST = "cost (hours held x price per hour)"
 Show = Callable[[float], str]
 
 
@@ -48,7 +49,7 @@ FIGURES = (
     Figure("gpu_hours", "GPU hours held", _plain, -1),
     Figure("after_gpu_hours", "GPU hours warm after the last call, not in these or the cost", _plain, -1),
     Figure("busy_gpu_hours", "GPU hours of calls", _plain, 0),
-    Figure("cost", "cost", _plain, -1),
+    Figure("cost", COST, _plain, -1),
     Figure("fairness", "fairness of device time (Jain)", lambda value: f"{value:.3f}", 1),
     Figure("fairness_stretch", "fairness of stretch (Jain)", lambda value: f"{value:.3f}", 1),
     Figure("slo_misses", "SLO missed", _percent, -1),

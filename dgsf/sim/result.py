@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from dgsf.sim.engine import Simulator
 
 CURVE_POINTS = 101
+_NO_MEANS = ("seeds", "calls", "devices", "curves_seed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +50,7 @@ class Result:
     moves: float
     twice_gpu_hours: float  # held at both ends of a move
     wait_curve_s: tuple[float, ...]  # percentiles 0 to 100 of the queueing delay
+    curves_seed: int  # of several seeds, the one whose run the rest shows
     at_s: tuple[float, ...]  # moments, evenly apart; what follows are means from each to the next
     allocated: tuple[float, ...]
     fragmented: tuple[float, ...]
@@ -96,6 +98,7 @@ def summarise(run: Simulator) -> Result:
         moves=run.mover.moves if run.mover else 0,
         twice_gpu_hours=run.mover.twice_s / 3600 if run.mover else 0.0,
         wait_curve_s=tuple(curve.tolist()),
+        curves_seed=run.rules.seed,
         at_s=tuple(timeline.at_s),
         allocated=tuple(timeline.allocated),
         fragmented=tuple(timeline.fragmented),
@@ -111,7 +114,7 @@ def mean_of(results: Sequence[Result]) -> Result:
     means: dict[str, object] = {"seeds": len(results)}
     for item in fields(Result):
         values = [getattr(result, item.name) for result in results]
-        if isinstance(values[0], float | int) and item.name not in ("seeds", "calls", "devices"):
+        if isinstance(values[0], float | int) and item.name not in _NO_MEANS:
             means[item.name] = sum(values) / len(values)
     reasons: dict[str, float] = {}
     for result in results:
@@ -137,7 +140,8 @@ def _mean_over_time(at_s: Sequence[float], values: Sequence[float]) -> float:
     span = at_s[-1] - at_s[0]
     if span <= 0:
         return values[-1]
-    return sum(value * (later - at) for value, (at, later) in zip(values, pairwise(at_s), strict=False)) / span
+    mean = sum(value * (later - at) for value, (at, later) in zip(values, pairwise(at_s), strict=False)) / span
+    return min(mean, max(values))  # beyond which only rounding leads
 
 
 def _slo_misses(run: Simulator, done: NDArray[np.float64]) -> float:

@@ -1,8 +1,9 @@
 """How calls that run on one device at the same time slow each other down.
 
-Each call uses the device for a part of its run, its duty.  As long as the duties of all calls on a device sum to at
-most one, nobody waits; above that, all are slowed alike.  Interference adds a part for each neighbour on top.  When a
-neighbour comes or goes, the work left is re-timed; ends that are out of date are recognised by their version.
+Each call uses the device for a part of its run, its duty; one that is remoted for less, as it also waits for the link.
+As long as the duties of all calls on a device sum to at most one, nobody waits; above that, all are slowed alike.
+Interference adds a part for each neighbour on top.  When a neighbour comes or goes, the work left is re-timed; ends
+that are out of date are recognised by their version.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class Sharing:
         self._retime(item, now)
         self._neighbours(item, now)
 
-    def left(self, item: Instance, duty: float, now: float) -> None:
+    def left(self, item: Instance, now: float) -> None:
         for device in item.devices:
             del self._on[device][item]
         self._neighbours(item, now)

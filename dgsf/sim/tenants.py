@@ -18,7 +18,7 @@ from dgsf.core.placement import DeviceView, Placement, Placer, Policy, Pool, Req
 from dgsf.core.placement.model import PLENTY, WHOLE
 from dgsf.core.placement.plan import time_in_use
 from dgsf.errors import TraceError
-from dgsf.sim.tracefiles import in_order, number, numbered_rows, published, text, whole
+from dgsf.sim.tracefiles import in_order, numbered_rows, published, seconds, text, whole
 
 TASKS_FILE = "fractional_tenants.csv"
 HOUR = 3600.0
@@ -51,7 +51,7 @@ class Usage:
 
 def read_tasks(path: Path) -> list[Task]:
     """The tasks in order of arrival."""
-    columns = {"tenant": text, "arrival_s": number(), "duration_s": number(1e-6), "gpu_percent": whole(1, 100)}
+    columns = {"tenant": text, "arrival_s": seconds(), "duration_s": seconds(1e-6), "gpu_percent": whole(1, 100)}
     rows = numbered_rows(published(path), columns)
     return [Task(*row.values()) for row in in_order(rows, "arrival_s")]
 

@@ -60,8 +60,8 @@ class Timeline:
 
     def _add(self, at_s: float, booked: float, useless: float, waiting: float, devices: int) -> None:
         self.at_s.append(at_s)
-        self.allocated.append(booked / (1000 * devices))
-        self.fragmented.append(useless / (1000 * devices))
+        self.allocated.append(min(1.0, booked / (1000 * devices)))  # means of what is all the pool are rounded
+        self.fragmented.append(min(1.0, useless / (1000 * devices)))
         self.waiting.append(waiting)
 
     def _thin(self) -> None:

@@ -23,6 +23,7 @@ from dgsf.errors import TraceError
 
 Readers = Mapping[str, Callable[[str], Any]]
 MOST_MIB = MOST_MILLI = 2**40  # of one node or task; as bytes that is still a number of 63 bits
+MOST_S = 1e11  # of a moment or a duration: some three thousand years
 _SHOWN = 40  # characters of a wrong cell
 _LINE_END = re.compile(r"\r\n|\r|\n")
 _WHOLE = re.compile(r"\s*[+-]?[0-9]+\s*")
@@ -260,6 +261,11 @@ def number(low: float = 0.0, high: float = 1e18) -> Callable[[str], float]:
         return value
 
     return read
+
+
+def seconds(low: float = 0.0) -> Callable[[str], float]:
+    """A reader of times and durations; what is larger is milliseconds, or no longer told apart by a number."""
+    return number(low, MOST_S)
 
 
 def moment(value: str) -> float:

@@ -29,6 +29,7 @@ from dgsf.sim.tracefiles import (
     number,
     numbered_rows,
     optional_text,
+    seconds,
     text,
     whole,
 )
@@ -43,6 +44,7 @@ LLM_WEIGHTS_MIB = 14_000.0  # seven billion parameters of two bytes
 LLM_WORK_MIB = 2_000.0
 LLM_PROMPT_TOKENS_PER_S = 8_000.0
 LLM_SECONDS_PER_TOKEN = 0.025
+MOST_TOKENS = 10**9  # of one call: most of a year
 _TELL_ROWS = 10_000
 _NEAR = 0.5  # of a kind's columns: a header that has so many is meant to be of that kind
 
@@ -53,7 +55,7 @@ COLUMNS: dict[str, Readers] = {
         "groupId": optional_text,
         "checkpoint_model_version_id": optional_text,  # empty for some: they count as one model
     },
-    "azure": {"TIMESTAMP": moment, "ContextTokens": whole(), "GeneratedTokens": whole()},
+    "azure": {"TIMESTAMP": moment, "ContextTokens": whole(0, MOST_TOKENS), "GeneratedTokens": whole(0, MOST_TOKENS)},
     "openb": {
         "name": text,
         "cpu_milli": whole(0, MOST_MILLI),
@@ -62,14 +64,14 @@ COLUMNS: dict[str, Readers] = {
         "gpu_milli": whole(0, 1000),
         "gpu_spec": device_types,
         "qos": optional_text,
-        "creation_time": number(),
-        "deletion_time": number(),
+        "creation_time": seconds(),
+        "deletion_time": seconds(),
     },
     "tenants": {
         "name": text,
         "tenant": text,
-        "arrival_s": number(),
-        "duration_s": number(),
+        "arrival_s": seconds(),
+        "duration_s": seconds(),
         "gpu_percent": whole(1, 100),
     },
 }

@@ -50,7 +50,7 @@ class Warming:
         self._busy = [0] * len(requests)
         self._reached: dict[str, set[int]] = {}
         self._ahead_at = -AHEAD_PAUSE_S
-        self._quiet = False  # the last look ordered nothing, and nothing is put off
+        self._quiet = False  # no call had begun before the last look, it ordered nothing, and nothing is put off
         self._put_off: dict[Start, float] = {}  # to be tried again until then
         self.longest_s = max(rules.idle_s, LONGEST_S)
 
@@ -65,6 +65,7 @@ class Warming:
     def look(self, items: list[Instance], now: float, *, waits: bool) -> tuple[list[Instance], Start | None]:
         """Who goes, and what is started ahead: one at a time, and nothing while calls wait for room."""
         reached, self._reached = self._reached, {}
+        self._warmth.pass_over(now)
         self._warmth.there_is({name: Room(count, count * DEVICE) for name, count in self._machine.healthy.items()})
         orders: list[Order] = self._warmth.look(self._warm(items), reached, now)
         gone = [items[order.key] for order in orders if isinstance(order, Release)]
@@ -73,7 +74,7 @@ class Warming:
             for order in orders
             if isinstance(order, Ahead)
         ]
-        self._quiet = not orders and not self._put_off
+        self._quiet = not (reached or orders or self._put_off)
         loading = sum(item.ready_at > now for item in items)
         busy = waits or now - self._ahead_at < AHEAD_PAUSE_S or loading >= AHEAD_AT_ONCE
         return gone, self._next(starts, {item.function for item in items}, now, busy=busy)
@@ -81,12 +82,14 @@ class Warming:
     def next_look_s(self, now: float, next_event: float) -> float:
         """In how long to look again, a multiple of the usual time: once more before `next_event` changes the world.
 
-        What is there at a look counts for the time since the last one, so that must not reach over a change.
+        What is there at a look counts for the time since the last one, so that must not reach over a change.  Calls
+        that wait change nothing by waiting: only an event gives them room, or a look that orders something.
         """
-        if not self._quiet or math.isinf(next_event):
+        if not self._quiet or self._reached or math.isinf(next_event):
             return LOOK_S
-        quiet = math.ceil((self._warmth.quiet_until() - now) / LOOK_S - ROUNDED)
-        return LOOK_S * max(1.0, min(quiet, math.ceil((next_event - now) / LOOK_S) - 1))
+        quiet = (self._warmth.quiet_until() - now) / LOOK_S - ROUNDED
+        until_event = math.ceil((next_event - now) / LOOK_S) - 1
+        return LOOK_S * max(1.0, until_event if quiet > until_event else math.ceil(quiet))
 
     def _next(self, starts: list[Start], there: set[int], now: float, *, busy: bool) -> Start | None:
         """A regular function's start is not said again, so it is remembered for a while."""
@@ -152,7 +155,7 @@ def _least_tail_s(workload: Workload, machine: Machine) -> float:
     ends = work = 0.0
     for at, function, run_s in zip(workload.arrival_s, workload.function, workload.run_s, strict=True):
         spec = workload.functions[function]
-        took = run_s * spec.slowdown / (fastest if spec.scales else 1.0)
+        took = spec.took_s(run_s, fastest)
         ends = max(ends, at + took)
         work += took * (spec.devices or spec.share / WHOLE)
     begun, last = (workload.arrival_s[0], workload.arrival_s[-1]) if workload.arrival_s else (0.0, 0.0)

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from dgsf.errors import UsageError
+from dgsf.sim.remoted import Remoted
+from dgsf.sim.tracefiles import MOST_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +30,20 @@ class FunctionSpec:
     work_mib: float = 0.0  # device memory beside its weights
     duty: float = 0.0  # the part of a run in which the device works for it alone; up to its share nobody is slowed
     scales: bool = True  # a faster device shortens the run
-    slowdown: float = 1.0  # remoted over native, by the performance model
+    remoted: Remoted | None = None  # its device is over the fabric, by the performance model
+
+    def took_s(self, run_s: float, speed: float) -> float:
+        """What a call that takes so long on a T4 takes on a device of this speed."""
+        run_s = run_s / speed if self.scales else run_s
+        return run_s * self.slowdown(speed)
+
+    def duty_on(self, speed: float) -> float:
+        """A remoted call that waits for the link leaves the device to others."""
+        return self.duty / self.slowdown(speed)
+
+    def slowdown(self, speed: float) -> float:
+        """Remoted over native; what does not scale runs everywhere as on a T4."""
+        return 1.0 if self.remoted is None else self.remoted.slowdown(speed if self.scales else 1.0)
 
 
 @dataclass(slots=True)
@@ -83,6 +98,8 @@ class Workload:
         """The same calls, arriving so many times faster."""
         if not factor > 0:
             raise UsageError(f"--speedup {factor:g}: it must be above 0")
+        if self.span_s / factor > MOST_S:
+            raise UsageError(f"--speedup {factor:g}: the last call would come after more than {MOST_S:g} s; raise it")
         return replace(self, arrival_s=[at / factor for at in self.arrival_s])
 
     def sharing(self, shares: Sequence[int]) -> Workload:
@@ -90,7 +107,7 @@ class Workload:
         functions = [replace(item, share=shares[place % len(shares)]) for place, item in enumerate(self.functions)]
         return replace(self, functions=functions)
 
-    def changed(self, **needs: float | int | tuple[str, ...]) -> Workload:
+    def changed(self, **needs: float | int | tuple[str, ...] | Remoted) -> Workload:
         """The same calls with some needs of every function set anew."""
         functions = [replace(item, **needs) for item in self.functions]  # type: ignore[arg-type]
         return replace(self, functions=functions)

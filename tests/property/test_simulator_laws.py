@@ -5,6 +5,7 @@ from __future__ import annotations
 from copy import deepcopy
 from dataclasses import asdict, replace
 from random import Random
+from unittest.mock import patch
 
 import numpy as np
 from hypothesis import given, settings
@@ -19,6 +20,7 @@ from dgsf.sim.instance import Instance
 from dgsf.sim.pools import parse_pool
 from dgsf.sim.result import summarise
 from dgsf.sim.rules import Rules
+from dgsf.sim.warming import LOOK_S, Warming
 from dgsf.sim.workload import FunctionSpec, Workload
 
 functions = st.builds(
@@ -152,6 +154,16 @@ def test_slices_stay_their_tenants_own(calls, policy, rules):
 def test_the_same_seed_gives_the_same_result_bit_for_bit(calls, policy, rules):
     once, again = (summarise(Simulator(calls, parse_pool("T4:2x2,A100:1x2"), policy, rules).run()) for _ in range(2))
     assert asdict(once) == asdict(again)
+
+
+@settings(max_examples=40, deadline=None)
+@given(workloads(), policies, rules, st.sampled_from(["T4:1x1", "T4:2x2,A100:1x2"]))
+def test_learned_keep_warm_decides_the_same_without_the_looks_that_are_left_out(calls, policy, rules, pool):
+    learned = replace(rules, learned=True)
+    skipped = summarise(Simulator(calls, parse_pool(pool), policy, learned).run())
+    with patch.object(Warming, "next_look_s", lambda *_: LOOK_S):
+        every = summarise(Simulator(calls, parse_pool(pool), policy, learned).run())
+    assert asdict(skipped) == asdict(every)
 
 
 @settings(max_examples=25, deadline=None)

@@ -104,3 +104,11 @@ def test_a_device_holds_as_many_instances_as_it_has_slots(slots):
     assert shadow.next_end() == 60, "one f made way for g, which found no room before"
     shadow.look({}, 60.5, room)
     assert shadow.next_end() == 61
+
+
+def test_an_instance_that_stays_in_use_does_not_end():
+    shadow = FixedShadow(idle_s=60)
+    looked(shadow, {"f": 2, "g": 1}, 0.0)
+    looked(shadow, {"f": 1, "g": 1}, 1.0)
+    assert shadow.next_end({"f": 1, "g": 1}) == 60, "the second f"
+    assert shadow.next_end({"f": 2, "g": 1}) == float("inf")

@@ -10,7 +10,7 @@ from dgsf.core.policies import DEFAULT_PLACEMENT, PLACEMENT_POLICIES
 from dgsf.sim.experiment import Experiment, run_experiment
 from dgsf.sim.plots import draw_figure
 from dgsf.sim.pools import parse_pool
-from dgsf.sim.report import FIGURES, best
+from dgsf.sim.report import FIGURES, best, rows
 from dgsf.sim.rules import Rules
 from dgsf.sim.synthetic import Synthetic, draw
 
@@ -53,3 +53,19 @@ def test_what_looks_alike_is_alike_best(result):
     assert best(two, hours) == set()
     three = [*two, replace(result, policy="c", gpu_hours=4.4)]
     assert best(three, hours) == {"a", "b"}
+
+
+def test_curves_of_one_seed_say_so_beside_means_of_several():
+    pytest.importorskip("matplotlib")
+    calls = Experiment(lambda seed: draw(Synthetic(calls=40, seed=seed)), parse_pool("T4:4"), ["fgd"], Rules(seed=7))
+    for seeds, told in ((1, "seconds"), (3, "seconds, seed 7 alone")):
+        found = run_experiment(replace(calls, seeds=seeds))
+        assert found[0].curves_seed == 7
+        axes = draw_figure(found, "some").axes
+        assert [axis.get_xlabel() for axis in axes[:3]] == [told] * 3
+        assert axes[3].get_xlabel() == "percentile of calls"
+
+
+def test_the_cost_says_what_it_is_counted_in(result):
+    (cost,) = [row["figure"] for row in rows([result]) if row["figure"].startswith("cost")]
+    assert cost == "cost (hours held x price per hour)"

@@ -7,11 +7,13 @@ from random import Random
 import pytest
 from simulated import INSTANT, simulate, workload
 
+from dgsf.core.perfmodel import Command, Link, Recording
 from dgsf.core.placement import Refusal
 from dgsf.sim.engine import Simulator
 from dgsf.sim.experiment import Experiment, run_experiment, sharing_against_exclusive
 from dgsf.sim.machine import Machine, request_of
 from dgsf.sim.pools import parse_pool, read_pool
+from dgsf.sim.remoted import Remoted
 from dgsf.sim.result import jain, summarise
 from dgsf.sim.rules import Rules
 from dgsf.sim.synthetic import Synthetic, draw
@@ -177,7 +179,8 @@ def test_weights_draw_as_they_do_in_the_placer_itself(seed):
 
 def test_a_faster_device_and_a_slow_link_change_the_run():
     assert simulate(workload((0, 0, 8)), "A100:1").done_mean_s == pytest.approx(2)
-    assert simulate(workload((0, 0, 8)).changed(slowdown=1.5), "T4:1").done_mean_s == pytest.approx(12)
+    far = Remoted(Recording((Command(100.0), Command(100.0, sync=True))), Link(round_trip_us=100.0), "fabric")
+    assert simulate(workload((0, 0, 8)).changed(remoted=far), "T4:1").done_mean_s == pytest.approx(12)
     assert simulate(workload((0, 0, 8)).changed(scales=False), "A100:1").done_mean_s == pytest.approx(8)
 
 

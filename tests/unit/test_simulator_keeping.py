@@ -7,6 +7,7 @@ from functools import partialmethod
 import pytest
 from simulated import INSTANT, simulate, workload
 
+from dgsf.errors import UsageError
 from dgsf.sim.engine import Simulator
 from dgsf.sim.machine import Machine
 from dgsf.sim.pools import parse_pool
@@ -117,9 +118,14 @@ def test_a_failed_device_is_no_room_for_what_the_fixed_time_would_keep():
     assert machine.healthy == {"T4": 2, "A100": 1}
 
 
+def whole(calls: int, rate_per_s: float, run_s: float) -> Workload:
+    """Each call takes a whole device: where they wait, all devices are full."""
+    return draw(Synthetic(calls=calls, rate_per_s=rate_per_s, functions=12, shares=(1000,), mean_run_s=run_s))
+
+
 def test_looks_that_would_say_nothing_are_left_out_and_nothing_else_changes(monkeypatch):
     drawn = [draw(Synthetic(calls=300, rate_per_s=rate, functions=12, shares=(250, 500))) for rate in (0.02, 2.0)]
-    for calls in (regular(40), *drawn):
+    for calls in (regular(40), whole(60, 0.01, 300.0), *drawn):
         looks = [0, 0]
         plain = Warming.look
 
@@ -136,3 +142,22 @@ def test_looks_that_would_say_nothing_are_left_out_and_nothing_else_changes(monk
                 found.append(simulate(calls, pool="T4:2", learned=True, idle_s=60.0))
         assert found[0] == found[1]
         assert looks[0] < looks[1] / 2 or calls is drawn[1], "where calls are rare, there is little to ask"
+
+
+@pytest.mark.parametrize(
+    ("calls", "rules"),
+    [
+        (whole(40, 1e-6, 1e6), {}),  # months of waiting before full devices
+        (whole(40, 20.0, 2.0), {"mtbf_h": 0.01, "mttr_s": 1e9}),  # years before a repair
+    ],
+)
+def test_learned_keep_warm_is_not_asked_while_calls_wait_and_nothing_can_change(monkeypatch, calls, rules):
+    monkeypatch.setattr("dgsf.sim.keeping.MOST_LOOKS", 100_000)
+    found = simulate(calls, pool="T4:1", learned=True, **rules)
+    assert found.wait_mean_s > 1e5 and found.refused == 0
+
+
+def test_learned_keep_warm_that_is_asked_for_ever_says_so(monkeypatch):
+    monkeypatch.setattr("dgsf.sim.keeping.MOST_LOOKS", 100)
+    with pytest.raises(UsageError, match=r"it was asked 100 times, and the calls have come to no end after .* --run-s"):
+        simulate(regular(), learned=True)
