@@ -14,7 +14,15 @@ def test_classes_become_rows(classes, count, device):
     same(F.one_hot(labels.to(device), count), F.one_hot(labels, count))
 
 
-@pytest.mark.parametrize(("classes", "count"), [([1, 7], 3), ([-1], 3), ([], -1), ([1], 0)])
+def test_nothing_is_waited_for_where_the_number_of_classes_is_known(device, stream):
+    labels = torch.tensor([1, 2], device=device)
+    before = stream.waits
+    rows = F.one_hot(labels, 3)
+    assert rows.shape == (2, 3)
+    assert stream.waits == before
+
+
+@pytest.mark.parametrize(("classes", "count"), [([1, 7], 3), ([-1], 3), ([1], 0)])
 def test_what_is_no_class_is_told_at_the_next_value(classes, count, device):
     labels = torch.tensor(classes, dtype=torch.int64)
     with pytest.raises(RuntimeError) as here:
@@ -23,9 +31,10 @@ def test_what_is_no_class_is_told_at_the_next_value(classes, count, device):
         F.one_hot(labels.to(device), count).cpu()
 
 
-def test_a_class_below_all_others_is_told_at_once_where_they_are_counted(device):
-    with pytest.raises(RuntimeError, match="non-negative"):
-        F.one_hot(torch.tensor([2, -1], device=device))
+@pytest.mark.parametrize(("classes", "why"), [([2, -1], "non-negative"), ([], "empty tensor")])
+def test_what_is_no_class_is_told_at_once_where_they_are_counted(classes, why, device):
+    with pytest.raises(RuntimeError, match=why):
+        F.one_hot(torch.tensor(classes, dtype=torch.int64, device=device))
 
 
 def test_rows_of_a_batch_by_a_transform(device):

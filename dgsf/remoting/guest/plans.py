@@ -140,7 +140,7 @@ def make_plan(func: Any) -> Plan:
         func=func,
         name=func.name(),
         view=(bool(func.is_view) or bare in EXTRA_VIEWS) and special is not _take_apart,
-        dynamic=torch.Tag.dynamic_output_shape in tags or torch.Tag.data_dependent_output in tags or bare in FALLIBLE,
+        dynamic=bare in FALLIBLE or (bool(_BY_VALUES.intersection(tags)) and bare not in FORETOLD),
         written=tuple(dict.fromkeys(written.values())),
         returned=tuple(_returned(result, written) for result in schema.returns),
         takes_device=any(argument.name == "device" for argument in schema.arguments),
@@ -152,6 +152,8 @@ def make_plan(func: Any) -> Plan:
     )
 
 
+_BY_VALUES = frozenset({torch.Tag.dynamic_output_shape, torch.Tag.data_dependent_output})
+FORETOLD = frozenset({"one_hot"})  # sent only when the number of classes is known, and with it the result's sizes
 EXTRA_VIEWS = frozenset({"_unsafe_view", "_reshape_alias"})
 # What fails on matrices of some values and says so at once on CUDA, too: programs catch that where they call.
 FALLIBLE = frozenset({
