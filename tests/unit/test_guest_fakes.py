@@ -33,6 +33,25 @@ class Shifted(torch.nn.Module):
         return self.inner(x) + torch.ones(2, device=x.device) + torch.zeros(2, device=self.name)
 
 
+class Branching(torch.nn.Module):
+    """Asks where its tensor is, in three ways."""
+
+    def __init__(self, where):
+        super().__init__()
+        self.where = where
+
+    def forward(self, x):
+        there = x.is_cuda == (self.where.type == "cuda") and x.device.type == self.where.type
+        return x * 2 if there and x.device == torch.device(self.where.type, 0) else x * 3
+
+
+@pytest.mark.parametrize("mode", ["export", "real", "fake", "symbolic"])
+def test_a_traced_program_hears_of_its_device_what_an_eager_one_hears(mode, remote):
+    model, x = Branching(remote), torch.ones(2, device=remote)
+    traced = torch.export.export(model, (x,)).module() if mode == "export" else make_fx(model, tracing_mode=mode)(x)
+    same(traced(x), torch.full((2,), 2.0))
+
+
 def test_a_module_on_the_device_is_exported(remote):
     model = Shifted(remote.type)
     expected = model.inner(torch.ones(3, 4)) + 1
@@ -44,7 +63,7 @@ def test_a_fake_tensor_that_wants_a_gradient_is_used(remote):
     with FakeTensorMode() as mode:
         fake = mode.from_tensor(torch.ones(3, device=remote, requires_grad=True))
         (fake * 2 + torch.ones(3, device=remote.type)).sum().backward()
-    assert fake.device == fake.grad.device == torch.device("dgsf", 0) and fake.grad.shape == (3,)
+    assert fake.device == fake.grad.device == torch.device(remote.type, 0) and fake.grad.shape == (3,)
 
 
 @pytest.mark.parametrize("mode", ["real", "fake", "symbolic"])

@@ -4,6 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from remote_device import same
+from torch.fx.experimental.proxy_tensor import make_fx
 
 from dgsf.errors import RemoteOpError
 
@@ -41,6 +42,23 @@ def test_rows_of_a_batch_by_a_transform(device):
     labels = torch.tensor([1, 2])
     rows = torch.func.vmap(lambda label: F.one_hot(label, 4))
     same(rows(labels.to(device)), rows(labels))
+
+
+def test_gradients_and_graphs_through_rows(device):
+    """By transforms, and traced: then torch's own parts are seen, and no result of the traced labels is kept."""
+    labels, others = (torch.tensor(each, device=device) for each in ([1, 2, 0], [3, 3, 3]))
+    weights = torch.arange(12.0, device=device).reshape(3, 4)
+    loss = lambda given: (given.square() * F.one_hot(labels, 4)).sum()  # noqa: E731 - the shortest name of it
+    same(torch.func.grad(loss)(weights), 2 * weights.cpu() * F.one_hot(labels.cpu(), 4))
+    for mode in ("real", "fake", "symbolic"):
+        graph = make_fx(lambda given: F.one_hot(given, 4), tracing_mode=mode)(labels)
+        same(graph(others), F.one_hot(others.cpu(), 4))
+
+
+def test_labels_that_are_no_integers_are_refused_in_torch_s_words(device):
+    for count in (-1, 4):
+        with pytest.raises(RuntimeError, match="only applicable to index tensor"):
+            F.one_hot(torch.tensor([1.0, 2.0], device=device), count).cpu()
 
 
 @pytest.mark.parametrize("reduction", ["none", "mean", "sum"])

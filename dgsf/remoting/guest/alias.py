@@ -54,7 +54,7 @@ def install(stack: ExitStack, name: str) -> None:
     placing.install(stack)
     _classes(stack)
     _autocast_queries(stack)
-    fakes.install(stack, translate)
+    fakes.install(stack, translate, torch.device("cuda", 0))
     accelerator.say(stack, name)
     cuda.install(stack)
 

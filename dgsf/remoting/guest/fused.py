@@ -91,7 +91,9 @@ def ctc_loss(
 
 def one_hot(classes: Any, num_classes: int = -1) -> Any:
     """Whole: of tensors like ours torch does not look whether the classes are lawful."""
-    if num_classes == -1 and classes.numel():
+    if derivatives.watched():
+        return aten.one_hot.default.decompose(classes, num_classes)
+    if num_classes == -1 and classes.numel() and classes.dtype is torch.int64:
         least, most = torch.stack(classes.aminmax()).tolist()
         if least < 0:
             raise RuntimeError("Class values must be non-negative.")
