@@ -58,7 +58,7 @@ test-fast: $(VENV)/.dev ## only the pure tests, in seconds
 traces: $(VENV)/.dev ## keep-warm over the published traces, where you have them (2 minutes)
 	$(BIN)/python -m pytest -n 2 tests/traces
 
-opinfo: $(VENV)/.dev ## every operator and module case of torch on the remote device (14 minutes; OPINFO='--over session')
+opinfo: $(VENV)/.dev ## every operator and module case of torch on the remote device (from 3 minutes on; OPINFO='--over session')
 	OMP_NUM_THREADS=1 $(BIN)/python tests/opinfo/run.py --known tests/opinfo/KNOWN.md $(OPINFO)
 	OMP_NUM_THREADS=1 $(BIN)/python tests/opinfo/run.py --derivatives --known tests/opinfo/KNOWN.md $(OPINFO)
 	OMP_NUM_THREADS=1 $(BIN)/python tests/opinfo/run.py --modules --known tests/opinfo/KNOWN.md $(OPINFO)

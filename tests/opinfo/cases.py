@@ -156,26 +156,35 @@ def _weight(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _compare(outcome: Outcome, label: str, run: Callable[[Any], Any], sample: Any, device: torch.device) -> None:
+    def on(where: torch.device) -> Any:
+        moved = _fresh(sample, where, outcome.name)
+        torch.manual_seed(3)
+        named = bool(flat((moved.input, moved.args, moved.kwargs))) or "device" in moved.kwargs
+        return tree(run(moved), lambda t: home(t, where if named else t.device))
+
+    compare(outcome, label, on, device)
+
+
+def compare(
+    outcome: Outcome, label: str, run: Callable[[torch.device], Any], device: torch.device, **tolerances: float
+) -> None:
+    """What a case gives on the CPU and on the device, if the CPU can do it; `run` brings its results home."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        torch.manual_seed(3)
         try:
-            expected = run(_fresh(sample, torch.device("cpu"), outcome.name))
+            expected = run(torch.device("cpu"))
         except Exception:
             return  # not something that the CPU can do
         outcome.tried += 1
         try:
-            remote = _fresh(sample, device, outcome.name)
-            torch.manual_seed(3)
-            named = bool(flat((remote.input, remote.args, remote.kwargs))) or "device" in remote.kwargs
-            actual = tree(run(remote), lambda t: home(t, device if named else t.device))
+            actual = run(device)
         except (OpNotAllowed, NotImplementedError) as error:
-            outcome.refused.append(f"{label}: {line(error)}")
+            outcome.refused.append(f"{label}: {_line(error)}")
             return
         except Exception as error:
-            outcome.wrong.append(f"{label}: {type(error).__name__}: {line(error)}")
+            outcome.wrong.append(f"{label}: {type(error).__name__}: {_line(error)}")
             return
-    equal(outcome, label, actual, expected)
+    _equal(outcome, label, actual, expected, **tolerances)
 
 
 def home(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
@@ -184,7 +193,7 @@ def home(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
     return tensor.detach().cpu()
 
 
-def equal(outcome: Outcome, label: str, actual: Any, expected: Any, **tolerances: float) -> None:
+def _equal(outcome: Outcome, label: str, actual: Any, expected: Any, **tolerances: float) -> None:
     expected = tree(expected, lambda t: t.detach())
     try:
         if outcome.name.partition(".")[0] in UNDEFINED or outcome.name in UNDEFINED:
@@ -193,10 +202,10 @@ def equal(outcome: Outcome, label: str, actual: Any, expected: Any, **tolerances
             return
         torch.testing.assert_close(actual, expected, equal_nan=True, **tolerances)
     except (AssertionError, TypeError, ValueError) as error:  # a tensor and none cannot be compared
-        outcome.wrong.append(f"{label}: {line(error)}")
+        outcome.wrong.append(f"{label}: {_line(error)}")
 
 
-def line(error: BaseException) -> str:
+def _line(error: BaseException) -> str:
     text = " ".join(str(error).split())
     return text[:200]
 

@@ -16,8 +16,6 @@ import torch
 from torch.nn.utils.rnn import PackedSequence
 from torch.testing._internal.common_modules import module_db
 
-from dgsf.errors import OpNotAllowed
-
 DTYPE = torch.float32
 # Sums of many, some near zero, of numbers that were rounded before: what two orders of adding differ by.
 TOLERANCES: dict[str, dict[str, float]] = {
@@ -38,7 +36,9 @@ def check(info: Any, device: torch.device, limit: int = 0) -> cases.Outcome:
         for index, given in enumerate(inputs[: limit or len(inputs)]):
             for way, run in _ways(info):
                 label = f"{way}, {'training' if training else 'evaluating'} #{index}"
-                _compare(outcome, label, partial(run, info, given, training), device, TOLERANCES.get(way, {}))
+                cases.compare(
+                    outcome, label, partial(_home, run, info, given, training), device, **TOLERANCES.get(way, {})
+                )
     return outcome
 
 
@@ -55,6 +55,10 @@ def _ways(info: Any) -> Iterator[tuple[str, Callable[..., Any]]]:
     yield "backward", _backward
     if info.supports_gradgrad:
         yield "twice", _twice
+
+
+def _home(run: Callable[..., Any], info: Any, given: Any, training: bool, where: torch.device) -> Any:
+    return cases.tree(run(info, given, training, where), lambda t: cases.home(t, where))
 
 
 def _forward(info: Any, given: Any, training: bool, where: torch.device) -> Any:
@@ -113,24 +117,3 @@ def _tensors(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: _tensors(item) for name, item in value.items()}
     return value
-
-
-def _compare(
-    outcome: cases.Outcome, label: str, run: Callable[..., Any], device: torch.device, tolerances: dict[str, float]
-) -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            expected = run(torch.device("cpu"))
-        except Exception:
-            return  # not something that the CPU can do
-        outcome.tried += 1
-        try:
-            actual = cases.tree(run(device), lambda t: cases.home(t, device))
-        except (OpNotAllowed, NotImplementedError) as error:
-            outcome.refused.append(f"{label}: {cases.line(error)}")
-            return
-        except Exception as error:
-            outcome.wrong.append(f"{label}: {type(error).__name__}: {cases.line(error)}")
-            return
-    cases.equal(outcome, label, actual, expected, **tolerances)
