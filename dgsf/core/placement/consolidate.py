@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dgsf.core.placement.hours import hours_cost
+from dgsf.core.placement.hours import Lasting, hours_cost
 from dgsf.core.placement.model import NO_SLICE, WHOLE, Placement, Request
 from dgsf.core.placement.policy import placed
 from dgsf.core.placement.pool import Bools, Floats, Ints, Place, Pool
@@ -83,7 +83,7 @@ def moves_to_give_up_one(
     """The at most `most` moves that give up the device for which each move saves most; none if none is worth it."""
     best: list[Move] = []
     most_saved = rules.least_saved_s
-    targets = _Targets(pool, on, now_s)
+    targets = _Targets(pool, on, now_s, rules.stays_free_s)
     for saved, place, movers in _candidates(on, now_s, rules, most):
         if saved / len(movers) < most_saved:
             break  # the others promise even less
@@ -119,8 +119,8 @@ def _candidates(
 class _Targets:
     """The devices in use, as arrays of their own: trying changes nothing."""
 
-    def __init__(self, pool: Pool, on: Mapping[Place, Sequence[Running]], now_s: float) -> None:
-        self._pool, self._now = pool, now_s
+    def __init__(self, pool: Pool, on: Mapping[Place, Sequence[Running]], now_s: float, typical_s: float) -> None:
+        self._pool, self._now, self._typical_s = pool, now_s, typical_s
         self._places = sorted(place for place, tasks in on.items() if tasks)
         self._rows: Ints = np.array([row for row, _ in self._places], dtype=np.int64)
         self._columns: Ints = np.array([column for _, column in self._places], dtype=np.int64)
@@ -163,5 +163,6 @@ class _Targets:
         return others
 
     def _cheapest(self, able: Bools, rest: Ints, until: Floats, ends_s: float) -> int:
-        cost = hours_cost(until, rest, np.zeros(len(until), dtype=np.bool_), self._now, ends_s - self._now)
+        lasting = Lasting(ends_s - self._now, self._typical_s)
+        cost = hours_cost(until, rest, np.zeros(len(until), dtype=np.bool_), self._now, lasting)
         return int(np.where(able, cost, np.inf).argmin())

@@ -19,7 +19,7 @@ import numpy as np
 from dgsf.core.placement.classic import LARGE_CPU, LARGE_GPU, asked
 from dgsf.core.placement.fgd import Fgd, best_columns
 from dgsf.core.placement.fragmentation import Fragmentation
-from dgsf.core.placement.hours import hours_cost, sought_cost, stranded_cost, together_cost
+from dgsf.core.placement.hours import Lasting, Typical, hours_cost, sought_cost, stranded_cost, together_cost
 from dgsf.core.placement.merit import Levels, Merit
 from dgsf.core.placement.model import WHOLE, Placement, Request, Whose
 from dgsf.core.placement.need import RANK_STEP, Need
@@ -66,6 +66,7 @@ class Dgsf(Fgd):
         self._sized: Ints = np.zeros(0, dtype=np.int64)
         self._sought: Floats | None = None
         self._together: Together | None = None
+        self._typical = Typical()
 
     def use(self, speeds: Speeds) -> None:
         self._merit = Merit(speeds, rank_levels=round(RANK_STEP / MERIT_STEP))
@@ -75,6 +76,8 @@ class Dgsf(Fgd):
 
     def observe(self, request: Request, pool: Pool) -> None:
         super().observe(request, pool)
+        if self.decides(request):
+            self._typical.saw(request.duration_s)
         self._levels = self._merit.levels(request, pool)
 
     def measure_by(self, popular: Popular, pool: Pool) -> None:
@@ -101,34 +104,35 @@ class Dgsf(Fgd):
             return None
         idle = pool.tasks.ravel()[places] == 0
         until = pool.until.ravel()[places]
-        cost = hours_cost(until, rest.ravel()[places], idle, pool.now, need.request.duration_s)
-        by_row = self._of_type_and_others(pool, need)
+        lasting = Lasting(need.request.duration_s, self._typical.seconds)
+        cost = hours_cost(until, rest.ravel()[places], idle, pool.now, lasting)
+        by_row = self._of_type_and_others(pool, need, lasting)
         if by_row is not None:
             cost += np.repeat(by_row, able.shape[1])[places]
         if self._together is not None:
             opened = (pool.room.ravel()[places] == WHOLE).astype(np.int64)
             lost = self._together.lost(pool, need, places // able.shape[1], opened)
-            cost += together_cost(lost, need.request.duration_s)
+            cost += together_cost(lost, lasting)
         if need.drawn_to:
             drawn = np.array([row * able.shape[1] + column for row, column in need.drawn_to], dtype=np.int64)
             cost[np.searchsorted(places, drawn[able.ravel()[drawn]])] -= LOCALITY
         row, column = divmod(int(places[cost.argmin()]), able.shape[1])
         return placed(pool, row, (column,), int(need.share[row]))
 
-    def _of_type_and_others(self, pool: Pool, need: Need) -> Floats | None:
+    def _of_type_and_others(self, pool: Pool, need: Need, lasting: Lasting) -> Floats | None:
         """What every device of a row costs by its type and by what others lose there, in seconds; None: all alike."""
-        duration = need.request.duration_s
         terms: list[Floats] = []
-        ahead = 1.0 + duration / HOUR  # types come first however long the task is: the other terms grow with it
+        # types come first however long tasks are: the other terms grow with that
+        ahead = 1.0 + max(lasting.task_s, lasting.typical_s) / HOUR
         if need.rank.any():
             terms.append(ahead * RANK_STEP * need.rank.astype(np.float64))
         if self._levels is not None:
             terms.append(ahead * self._worse(pool, np.arange(len(pool.nodes))))
         if self._sought is not None:
-            terms.append(sought_cost(need.share, self._sought, duration))
+            terms.append(sought_cost(need.share, self._sought, lasting))
         if self._kappa.any():
             room = np.einsum("ij->i", pool.room)  # sums short rows three times as fast
-            terms.append(stranded_cost(self._stranded(need, slice(None), pool.cpu, room), duration))
+            terms.append(stranded_cost(self._stranded(need, slice(None), pool.cpu, room), lasting))
         return reduce(np.add, terms) if terms else None
 
     def score(self, pool: Pool, need: Need, rows: Ints) -> tuple[Floats, Ints | None]:

@@ -12,18 +12,19 @@ from typing import ClassVar
 
 import numpy as np
 
+from dgsf.core.placement.hours import Typical
 from dgsf.core.placement.model import NEW_SLICE, WHOLE, Placement, Request
 from dgsf.core.placement.need import Need
 from dgsf.core.placement.policy import Policy, placed
 from dgsf.core.placement.pool import Floats, Ints, OwnedSlice, Place, Pool
 
 SEVENTHS = (140, 280, 420, 570, 1000)
-# ours: seconds of one device, tuned as in hours.py
+# ours: parts of a typical duration, where nothing else is said; tuned as in hours.py
 SLICE_LONGER = 1.08  # per device share of a slice and second that the slice lives longer
-SLICE_ROOM = 48.0
-JOINING = -427.0
-DEVICE_ROOM = 190.0
-OPENING = 82.0
+SLICE_ROOM = 0.04
+JOINING = -0.354
+DEVICE_ROOM = 0.157
+OPENING = 0.068
 SLICE_TIME = 0.86  # per device share of a new slice and second
 MISMATCH = 0.044
 
@@ -85,6 +86,15 @@ class SlicedHours(Conspirator):
 
     name: ClassVar[str] = "dgsf_slices"
 
+    def __init__(self, fractions: Sequence[int] = SEVENTHS) -> None:
+        super().__init__(fractions)
+        self._typical = Typical()
+
+    def observe(self, request: Request, pool: Pool) -> None:
+        super().observe(request, pool)
+        if request.duration_s and self.decides(request):
+            self._typical.saw(request.duration_s)
+
     def decide(self, pool: Pool, need: Need, random: Random) -> Placement | None:
         duration = need.request.duration_s
         if not duration:
@@ -111,14 +121,15 @@ class SlicedHours(Conspirator):
         left = mine.share - mine.used - (need.request.share or 0)
         device_s, slice_s = (max(now, until) - now for until in (float(pool.until[place]), mine.until))
         longer = max(0.0, duration - slice_s) * mine.share / WHOLE
-        return max(0.0, duration - device_s) + SLICE_LONGER * longer + SLICE_ROOM * left / WHOLE + JOINING
+        joining = self._typical.seconds * (SLICE_ROOM * left / WHOLE + JOINING)
+        return max(0.0, duration - device_s) + SLICE_LONGER * longer + joining
 
     def _open_cost(self, pool: Pool, need: Need, rows: Ints, columns: Ints, size: int) -> Floats:
-        duration = need.request.duration_s
+        duration, typical = need.request.duration_s, self._typical.seconds
         beyond = np.maximum(pool.now, pool.until[rows, columns]) - pool.now - duration
-        cost: Floats = np.maximum(0.0, -beyond) + DEVICE_ROOM * (pool.room[rows, columns] - size) / WHOLE
+        cost: Floats = np.maximum(0.0, -beyond) + DEVICE_ROOM * typical * (pool.room[rows, columns] - size) / WHOLE
         cost += SLICE_TIME * duration * size / WHOLE + MISMATCH * np.maximum(0.0, beyond)
-        return cost + np.where(pool.tasks[rows, columns] == 0, OPENING, 0.0)
+        return cost + np.where(pool.tasks[rows, columns] == 0, OPENING * typical, 0.0)
 
 
 def _turn(pool: Pool, place: Place) -> tuple[bool, int, Place]:
