@@ -1,8 +1,9 @@
 """Keep-warm as a proxy drives it, on the GenAI trace: `core.warmth` looks twice a second and its orders are done.
 
 What `loadtests.keepwarm` replays is the rule alone, asked at every call and end of a call.  Here it is asked as in
-production: at looks, one start ahead per second, workers just used left alone, the budget followed by a shadow (without
-the credit that a proxy begins with).  The devices are imagined, with 8 slots and loads of 2 s; takes two minutes.
+production: at looks, one start ahead per second, workers just used left alone, the budget followed by a shadow, with
+the loan that a proxy begins with (`--without-loan`: for runs too short to pay it back).  The devices are imagined, with
+8 slots and loads of 2 s; takes two minutes.
 `--trace bursts --devices 16 --slots 4` is a pool that is full in bursts: idle workers make way, calls wait for room.
 """
 
@@ -171,9 +172,11 @@ def compare(calls: Sequence[WarmCall], slots: int, load_s: float, devices: int |
 @click.option("--slots", type=click.IntRange(1), default=8, show_default=True, help="instances that one device holds")
 @click.option("--load-s", type=click.FloatRange(0), default=2.0, show_default=True, help="seconds to load a model")
 @click.option("--devices", type=click.IntRange(1), help="so many are there, and calls wait for room  [default: no end]")
-def command(trace: str, slots: int, load_s: float, devices: int | None) -> None:
+@click.option("--without-loan", is_flag=True, help="no device time is lent to begin with")
+def command(trace: str, slots: int, load_s: float, devices: int | None, without_loan: bool) -> None:
     """Print cold starts and resident time, ours ÷ a fixed idle time of 60 s."""
-    warmth.CREDIT_S = 0.0
+    if without_loan:
+        warmth.LENT_S = 0.0
     cold, resident = compare(calls_of(trace), slots, load_s, devices)
     click.echo(f"cold starts {cold:.3f}, resident time {resident:.3f} of a fixed {FIXED_S:g} s")
 

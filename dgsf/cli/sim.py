@@ -179,8 +179,8 @@ Dates and times are written like 2024-01-31 13:45:00; cpu_milli is 1000 per core
     "--keep-warm",
     metavar="learned|fixed:N",
     help="instead of --idle-s: production's DGSF_KEEP_WARM; learned: what stays and what is started ahead follows from "
-    "past calls, for about the device time that 60 s each would cost and 67 device-minutes to begin with (slow: asked "
-    "up to twice per simulated second)",
+    "past calls, for about the device time that 60 s each would cost; 67 device-minutes are lent to begin with (slow: "
+    "asked up to twice per simulated second)",
 )
 @click.option(
     "--mtbf-h", type=click.FloatRange(0, MOST), default=0.0, help="mean hours between failures of a device; 0: none"

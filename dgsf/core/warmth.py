@@ -2,9 +2,9 @@
 
 It turns looks at the workers, some times a second, into what that policy wants to know, and its answers into orders.
 A worker started ahead may take the place of an idle one that is expected much later.  The budget is what a fixed idle
-time would have kept resident in the room that there is, and a credit to begin with: a platform that has seen little
-should not be mean.  A worker just used is left alone for a moment, however little is expected of it.  Pure: workers and
-the time in, orders out.
+time would have kept resident in the room that there is; some is lent to begin with, as a platform that has seen little
+should not be mean, and paid back out of that.  A worker just used is left alone for a moment, however little is
+expected of it.  Pure: workers and the time in, orders out.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from dgsf.core.keepwarm import Budget, KeepWarm, Resident, Review, use_rates
 from dgsf.core.loads import LoadTimes
 from dgsf.core.shadow import FixedShadow, Room, Slot, Use
 
-CREDIT_S = 4000.0  # resident device-seconds to begin with
+LENT_S = 4000.0  # resident device-seconds to begin with,
+PAID_BACK = 0.05  # out of this part of what the fixed idle time keeps resident
 FORGET_EVERY_S = 3600.0
 REVIEW_EVERY_S = 5.0
 SETTLED_S = 5.0  # a device whose last call ended within this is not given up
@@ -54,12 +55,17 @@ class Ahead:
 Order = Release | Ahead
 
 
+def allowed_s(fixed_s: float) -> float:
+    """How long devices may have been resident where the fixed idle time would have kept them so long."""
+    return fixed_s + max(0.0, LENT_S - PAID_BACK * fixed_s)
+
+
 class Warmth:
     """Keep-warm of one proxy."""
 
     def __init__(self, slots: int, load_s: float | LoadTimes, idle_s: float) -> None:
         """Devices have so many slots, a worker starts in about `load_s`; `idle_s` is the rule to be as thrifty as."""
-        self.budget = Budget(allowed=CREDIT_S)
+        self.budget = Budget(allowed=allowed_s(0.0))
         self._policy = KeepWarm(slots, load_s, self.budget, REVIEW_EVERY_S)
         self._slots = slots
         self._shadow = FixedShadow(idle_s)
@@ -175,7 +181,7 @@ class Warmth:
             self.budget.spent += len({each.device for each in workers}) * (now - self._now)
         self._now = now
         self._shadow.look(self._uses(workers, reached, busy), now, self._room)
-        self.budget.allowed = CREDIT_S + self._shadow.resident_s
+        self.budget.allowed = allowed_s(self._shadow.resident_s)
 
     def _uses(
         self, workers: Sequence[Warm], reached: Mapping[str, Collection[int]], busy: Counter[str]

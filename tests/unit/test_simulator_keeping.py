@@ -87,7 +87,7 @@ def test_a_function_with_workers_takes_only_the_place_of_one_that_was_idle_for_a
 
 
 def test_on_a_pool_that_is_full_in_bursts_learned_keep_warm_takes_no_more_than_the_fixed_time_would(monkeypatch):
-    monkeypatch.setattr("dgsf.core.warmth.CREDIT_S", 0.0)
+    monkeypatch.setattr("dgsf.core.warmth.LENT_S", 0.0)
     wanted = Synthetic(calls=3_000, rate_per_s=6, functions=20, shares=(100, 250, 500), burst=8, burst_s=20)
     fixed = simulate(draw(wanted), pool="T4:8", policy="dgsf", idle_s=60.0)
     learned = simulate(draw(wanted), pool="T4:8", policy="dgsf", idle_s=60.0, learned=True)

@@ -10,7 +10,7 @@ import pytest
 from dgsf.config import Settings, load_settings
 from dgsf.core.loads import LoadTimes
 from dgsf.core.shadow import DEVICE, Room, Slot
-from dgsf.core.warmth import CREDIT_S, SETTLED_S, Ahead, Release, Warm, Warmth
+from dgsf.core.warmth import LENT_S, SETTLED_S, Ahead, Release, Warm, Warmth, allowed_s
 from dgsf.errors import ConfigError
 
 STEP_S = 0.5
@@ -249,8 +249,15 @@ def test_the_budget_is_what_the_fixed_rule_would_have_cost():
         proxy.call("f")
         proxy.wait(300)
     fixed = 20 * 60
-    assert proxy.warmth.budget.allowed - CREDIT_S == pytest.approx(fixed, rel=0.05)
-    assert proxy.warmth.budget.spent <= CREDIT_S + 1.1 * fixed
+    assert proxy.warmth.budget.allowed == pytest.approx(allowed_s(fixed), abs=0.05 * fixed)
+    assert proxy.warmth.budget.spent <= LENT_S + 1.1 * fixed
+
+
+def test_what_is_lent_at_the_start_is_paid_back():
+    allowed = [allowed_s(fixed) - fixed for fixed in range(0, 100_000, 100)]
+    assert allowed[0] == LENT_S
+    assert allowed == sorted(allowed, reverse=True)
+    assert allowed[-1] == 0
 
 
 def test_in_a_full_pool_the_budget_is_no_more_than_its_devices():
@@ -260,7 +267,7 @@ def test_in_a_full_pool_the_budget_is_no_more_than_its_devices():
         now += STEP_S
         busy = [f"f{(number + place) % 8}" for place in range(2)]
         warmth.look([Warm(place, name, 1, None) for place, name in enumerate(busy)], {name: {1} for name in busy}, now)
-    assert warmth.budget.allowed - CREDIT_S == pytest.approx(199 * STEP_S)
+    assert warmth.budget.allowed == pytest.approx(allowed_s(199 * STEP_S))
 
 
 def test_a_worker_that_has_made_way_before_the_look_counts_on_the_device_it_was_last_seen_on():
@@ -269,7 +276,7 @@ def test_a_worker_that_has_made_way_before_the_look_counts_on_the_device_it_was_
     warmth.look([Warm(1, "f", 1, None, slot), Warm(2, "g", 1, None, slot)], {"f": {1}, "g": {1}}, 0.0)
     warmth.look([Warm(3, "h", 1, None, slot), Warm(2, "g", 1, None, slot)], {"f": {1}, "h": {1}}, 1.0)
     warmth.look([], {}, 2.0)
-    assert warmth.budget.allowed - CREDIT_S == 2
+    assert warmth.budget.allowed == allowed_s(2)
 
 
 @pytest.mark.parametrize(
