@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import product
 from random import Random
 
 import numpy as np
@@ -114,8 +115,37 @@ def test_functions_of_one_name_that_belong_to_two_tenants_are_two_functions():
     assert of_table[0] == of_table[1], "a table is for functions of that name, whoever has them"
 
 
+def test_a_new_function_is_expected_to_gain_what_its_tenants_others_did_until_it_shows_otherwise():
+    speeds, declared, types = Speeds(), np.array([1.0, 1.0]), ["K80", "V100"]
+    for function, level in product("abcd", (1.0, 30.0)):
+        for _ in range(10):
+            speeds.saw(("t", function), "K80", 4.0 * level)
+            speeds.saw(("t", function), "V100", level)
+    slow, quick = speeds.of(("t", "new"), types, declared)
+    assert 3.0 < quick / slow <= 4.0
+    for _ in range(100):
+        for type_ in types:
+            speeds.saw(("t", "new"), type_, 5.0)
+    slow, quick = speeds.of(("t", "new"), types, declared)
+    assert 0.8 < quick / slow < 1.3
+    assert speeds.of(("u", "new"), types, declared).tolist() == [1.0, 1.0]
+
+
+def test_one_function_that_is_called_all_the_time_does_not_decide_for_the_others():
+    speeds, declared, types = Speeds(), np.array([1.0, 1.0]), ["K80", "V100"]
+    for function in "abcdefgh":
+        for _ in range(30):
+            speeds.saw(("t", function), "K80", 8.0)
+            speeds.saw(("t", function), "V100", 1.0)
+    for _ in range(5000):
+        for type_ in types:
+            speeds.saw(("t", "odd"), type_, 1.0)
+    slow, quick = speeds.of(("t", "new"), types, declared)
+    assert quick / slow > 4.0
+
+
 @pytest.mark.parametrize("name", ["gavel", "dgsf"])
-def test_by_its_name_a_policy_goes_by_the_table_then_by_runs_then_by_what_devices_declare(name):
+def test_a_policy_goes_by_the_table_then_by_runs_then_by_the_tenants_others_then_by_what_devices_declare(name):
     devices = [gpu(1, "K80"), gpu(2, "V100")]
     assert chosen(make_policy(name, Speeds(TABLE)), ask("conv"), devices) == 2
     assert chosen(make_policy(name, Speeds({("conv", "K80"): 3.0, ("conv", "V100"): 1.0})), ask("conv"), devices) == 1
@@ -124,7 +154,8 @@ def test_by_its_name_a_policy_goes_by_the_table_then_by_runs_then_by_what_device
     for _ in range(30):
         learning.ran(("", "f"), "K80", 5.0)
         learning.ran(("", "f"), "V100", 1.0)
-    assert (chosen(learning, ask("f"), devices), chosen(learning, ask("g"), devices)) == (2, 1)
+    asked = (ask("f"), ask("g"), ask("g", tenant="another"))
+    assert [chosen(learning, request, devices) for request in asked] == [2, 2, 1]
     assert chosen(make_policy(name), ask(), [gpu(1, "T4"), gpu(2, "A100", speed=4.0)]) == 2
 
 

@@ -1,9 +1,10 @@
 """How fast a function runs on each device type: as a table says, else as its runs have shown, else as devices declare.
 
 A table and run times tell only how types compare for one function; the level stays that of the declared speeds.  Of
-types that were not tried, the declared speed is believed; of tried ones it counts like a few runs, so that a handful
-of odd ones changes little.  A table is for functions of that name, whoever has them; runs are of one tenant's function
-and say nothing of another's.  Nothing here does I/O.
+types on which a function was not tried, what its tenant's other functions gained there is believed, and where none was,
+the declared speed; either counts like a few runs, so that a handful of odd ones changes little.  A table is for
+functions of that name, whoever has them; runs are of one tenant's functions and say nothing of another's.  Nothing here
+does I/O.
 """
 
 from __future__ import annotations
@@ -14,29 +15,35 @@ import math
 from collections import Counter, OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 
 from dgsf.core.placement.model import Whose
 from dgsf.core.placement.pool import Floats
 
-PRIOR = 8.0  # runs that the declared speed counts as
-REMEMBERED = 64  # about so many runs of a function on a type count
-FUNCTIONS = 10_000  # at most, of which runs are remembered
+PRIOR = 8.0  # runs that the declared speed counts as, and what a type usually is
+REMEMBERED = 64  # about so many runs of a function on a type count; for what the type usually is, the first ones
+COMPARED = 512  # about so many runs say what a type usually is
+FUNCTIONS = 10_000  # at most, of which runs are remembered, and tenants
 SHORTEST_S = 1e-6
 Table = Mapping[tuple[str, str], float]  # (function, device type): work per second
 
 
 @dataclass(slots=True)
-class _Runs:
-    """Runs of one function on one type: the mean of the logarithms of their seconds."""
+class _Mean:
+    """The mean of the logarithms of speeds that were seen: of all of them, later of about the last ones."""
 
     count: int = 0
-    mean: float = 0.0
+    log: float = 0.0
 
-    def add(self, seconds: float) -> None:
-        self.count = min(self.count + 1, REMEMBERED)
-        self.mean += (math.log(max(seconds, SHORTEST_S)) - self.mean) / self.count
+    def add(self, log: float, remembered: int) -> None:
+        self.count = min(self.count + 1, remembered)
+        self.log += (log - self.log) / self.count
+
+
+Means = dict[str, _Mean]  # by type in lower case
+Key = TypeVar("Key", Whose, str)
 
 
 class Speeds:
@@ -46,21 +53,24 @@ class Speeds:
         self._stated: dict[str, dict[str, float]] = {}
         for (function, type_), speed in (table or {}).items():
             self._stated.setdefault(function, {})[type_.lower()] = speed
-        self._runs: OrderedDict[Whose, dict[str, _Runs]] = OrderedDict()
+        self._runs: OrderedDict[Whose, Means] = OrderedDict()
+        self._usual: OrderedDict[str, Means] = OrderedDict()  # tenant: what types are beside the level of a function
 
     def saw(self, whose: Whose, type_: str, seconds: float) -> None:
         """A run has ended; without what it took to load and start."""
         if whose[1] in self._stated:
             return
-        runs = self._runs.setdefault(whose, {})
-        self._runs.move_to_end(whose)
-        if len(self._runs) > FUNCTIONS:
-            self._runs.popitem(last=False)
-        runs.setdefault(type_.lower(), _Runs()).add(seconds)
+        name, log = type_.lower(), -math.log(max(seconds, SHORTEST_S))
+        runs, usual = _lately(self._runs, whose), _lately(self._usual, whose[0])
+        before = runs.get(name, _Mean()).count
+        if runs and before < REMEMBERED:
+            usual.setdefault(name, _Mean()).add(log - _level(runs, usual), COMPARED)
+        runs.setdefault(name, _Mean()).add(log, REMEMBERED)
 
     def tells(self, whose: Whose) -> bool:
         """Whether more may be known of the function than devices declare: one type alone compares with nothing."""
-        return len(self._stated.get(whose[1]) or self._runs.get(whose) or ()) > 1
+        known = (self._stated.get(whose[1]), self._runs.get(whose), self._usual.get(whose[0]))
+        return any(len(types) > 1 for types in known if types)
 
     def stated(self, function: str) -> Mapping[str, float]:
         """What the table says of it, by type in lower case."""
@@ -73,9 +83,28 @@ class Speeds:
         if stated is not None:
             found = {place: (math.log(stated[name]), 1.0) for place, name in enumerate(names) if name in stated}
             return _levelled(found, declared, 0.0)
-        runs = self._runs.get(whose, {})
-        seen = {place: (-runs[name].mean, float(runs[name].count)) for place, name in enumerate(names) if name in runs}
-        return _levelled(seen, declared, PRIOR)
+        usual = _levelled(_found(self._usual.get(whose[0], {}), names), declared, PRIOR)
+        return _levelled(_found(self._runs.get(whose, {}), names), usual, PRIOR)
+
+
+def _lately(kept: OrderedDict[Key, Means], key: Key) -> Means:
+    """Its means, which are now the last to be forgotten."""
+    means = kept.setdefault(key, {})
+    kept.move_to_end(key)
+    if len(kept) > FUNCTIONS:
+        kept.popitem(last=False)
+    return means
+
+
+def _level(runs: Means, usual: Means) -> float:
+    """How fast the function is on a usual type, by its runs so far."""
+    total = sum(mean.count * (mean.log - usual.get(name, _Mean()).log) for name, mean in runs.items())
+    return total / sum(mean.count for mean in runs.values())
+
+
+def _found(means: Means, names: Sequence[str]) -> dict[int, tuple[float, float]]:
+    """Logarithms of speeds and their weights, by the place of their type among these."""
+    return {place: (means[name].log, float(means[name].count)) for place, name in enumerate(names) if name in means}
 
 
 def _levelled(found: Mapping[int, tuple[float, float]], declared: Floats, prior: float) -> Floats:
