@@ -1,11 +1,11 @@
-"""Ours: six terms for where a share or whole devices go; where the duration is known, GPU hours and what others lose.
+"""Ours: seven terms for where a share or whole devices go; where the duration is known, GPU hours and what others lose.
 
 The terms, all in thousandths of a device: how much less of the row the popular shapes can use (FGD's gradient), how
 many devices lose the processors they need (stranded), how many can no longer be had together by those who ask for
 several, by how much the price of the shared device's room falls, how much longer the device stays in use (FGD alone
-would rather open an idle one), and how full the row is left, as a tie-break.  Weights that a request needs draw it to
-where they are.  Before all that, types that differ in speed or price are weighed (`merit`); the terms decide among
-equals.
+would rather open an idle one), how much later the row is whole again for those who ask for several, if things end at
+all, and how full the row is left, as a tie-break.  Weights that a request needs draw it to where they are.  Before all
+that, types that differ in speed or price are weighed (`merit`); the terms decide among equals.
 """
 
 from __future__ import annotations
@@ -28,12 +28,14 @@ from dgsf.core.placement.pool import Floats, Ints, Pool
 from dgsf.core.placement.prices import room_prices
 from dgsf.core.placement.speeds import Speeds
 from dgsf.core.placement.together import Together
+from dgsf.core.placement.turnover import Turnover
 from dgsf.core.placement.workload import Popular, Workload
 
 GRADIENT = 0.2
 FIT = 0.1
 STRANDED = 2.0
 TOGETHER = 0.4
+WHOLE_AGAIN = 16.0
 PRICE = 4.0
 LONGER = 150.0
 MEMORY_FIT = 0.01  # among equals, the device with the least memory left,
@@ -66,6 +68,7 @@ class Dgsf(Fgd):
         self._sized: Ints = np.zeros(0, dtype=np.int64)
         self._sought: Floats | None = None
         self._together: Together | None = None
+        self._turnover = Turnover()
 
     def use(self, speeds: Speeds) -> None:
         self._merit = Merit(speeds, rank_levels=round(RANK_STEP / MERIT_STEP))
@@ -75,6 +78,8 @@ class Dgsf(Fgd):
 
     def observe(self, request: Request, pool: Pool) -> None:
         super().observe(request, pool)
+        if self._turnover.comes(request, pool):
+            self.epoch += 1
         self._levels = self._merit.levels(request, pool)
 
     def measure_by(self, popular: Popular, pool: Pool) -> None:
@@ -163,6 +168,8 @@ class Dgsf(Fgd):
         values: Floats = FIT * WHOLE * full
         if self._kappa.any():
             values -= STRANDED * self._stranded(need, rows, cpu, gpu)
+        if self._together is not None and self._turnover.part:
+            values -= WHOLE_AGAIN * self._turnover.part * self._together.later(pool, rows)
         return values
 
     def _stranded(self, need: Need, rows: Ints | slice, cpu: Ints, gpu: Ints) -> Floats:
