@@ -18,7 +18,8 @@ ROOM_LEFT_LONG = 0.24  # per device left free and second of the task
 OPENING = 147.0
 MISMATCH = 0.1  # per geometric mean of the task's duration and how much longer the device is in use
 STRANDED = 2.0  # as where durations are not known,
-TOGETHER = 0.4  # and this
+TOGETHER = 0.4  # and this,
+WHOLE_AGAIN = 16.0  # and this
 SOUGHT = 10.0  # times what its room is worth: on drawn slots of two types, waits are a third and hours the same
 
 
@@ -40,6 +41,12 @@ def stranded_cost(stranded: Floats, duration: float) -> Floats:
 def together_cost(lost: Floats, duration: float) -> Floats:
     """The cost of so many thousandths that nobody can have together while the task is there."""
     cost: Floats = TOGETHER * (ROOM_LEFT + duration) / WHOLE * lost
+    return cost
+
+
+def whole_again_cost(later: Floats, duration: float) -> Floats:
+    """The cost of so many thousandths that are together later by as many durations of the task."""
+    cost: Floats = WHOLE_AGAIN * (ROOM_LEFT + duration) / WHOLE * later
     return cost
 
 

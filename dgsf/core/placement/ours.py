@@ -19,7 +19,7 @@ import numpy as np
 from dgsf.core.placement.classic import LARGE_CPU, LARGE_GPU, asked
 from dgsf.core.placement.fgd import Fgd, best_columns
 from dgsf.core.placement.fragmentation import Fragmentation
-from dgsf.core.placement.hours import hours_cost, sought_cost, stranded_cost, together_cost
+from dgsf.core.placement.hours import hours_cost, sought_cost, stranded_cost, together_cost, whole_again_cost
 from dgsf.core.placement.merit import Levels, Merit
 from dgsf.core.placement.model import WHOLE, Placement, Request, Whose
 from dgsf.core.placement.need import RANK_STEP, Need
@@ -97,6 +97,9 @@ class Dgsf(Fgd):
     def decides(self, request: Request) -> bool:
         return request.duration_s > 0 and request.devices == 0 and request.share not in (0, WHOLE)
 
+    def looks_at_ends(self, request: Request) -> bool:
+        return request.duration_s > 0
+
     def decide(self, pool: Pool, need: Need, random: Random) -> Placement | None:
         """The device where the task costs the fewest GPU hours, and others the least of what they will need."""
         rest = pool.room - need.share[:, None]
@@ -134,7 +137,18 @@ class Dgsf(Fgd):
         if self._kappa.any():
             room = np.einsum("ij->i", pool.room)  # sums short rows three times as fast
             terms.append(stranded_cost(self._stranded(need, slice(None), pool.cpu, room), duration))
+        if self._together is not None and self._turnover.part:
+            later = self._turnover.part * self._together.later_by(pool, duration)
+            terms.append(whole_again_cost(later, duration))
         return reduce(np.add, terms) if terms else None
+
+    def timed(self, pool: Pool, need: Need, values: Floats) -> Floats:
+        """The scores of all rows, put right by the duration, where it is known: they are kept for any."""
+        together, part, duration = self._together, self._turnover.part, need.request.duration_s
+        if together is None or not part or not duration:
+            return values
+        earlier: Floats = together.later(pool) - together.later_by(pool, duration)
+        return values + WHOLE_AGAIN * part * earlier
 
     def score(self, pool: Pool, need: Need, rows: Ints) -> tuple[Floats, Ints | None]:
         assert self._measure is not None

@@ -8,6 +8,8 @@ tasks are is whole again when the last of them ends, and one that ends later sti
 
 from __future__ import annotations
 
+from functools import reduce
+
 import numpy as np
 
 from dgsf.core.placement.model import PLENTY, WHOLE
@@ -54,6 +56,16 @@ class Together:
         used = np.einsum("ij->i", (pool.tasks[rows] > 0).astype(np.int64))
         used = np.maximum(used, pool.cpu[rows] < self._all_cpu[rows])  # also who takes no device is there
         later: Floats = self._when_whole[rows] / (used + 1.0)
+        return later
+
+    def later_by(self, pool: Pool, duration: float) -> Floats:
+        """The same for a task of known duration: nothing is put off where others stay longer.
+
+        Where no end is known or all are overdue, it is guessed as above.
+        """
+        left = np.maximum(reduce(np.maximum, pool.until.T, np.zeros(len(pool.nodes))) - pool.now, 0.0)
+        known = self._when_whole * np.maximum(1.0 - left / duration, 0.0)
+        later: Floats = np.where(left > 0.0, known, self.later(pool))
         return later
 
     def _runs(self, idle: Ints, cpu: Ints) -> Bools:
