@@ -22,7 +22,8 @@ OPENING = 0.122  # typical durations
 REMEMBERED = 500  # tasks, of which the typical duration is the mean
 MISMATCH = 0.1  # per geometric mean of the task's duration and how much longer the device is in use
 STRANDED = 2.0  # as where durations are not known,
-TOGETHER = 0.4  # and this
+TOGETHER = 0.4  # and this,
+WHOLE_AGAIN = 16.0  # and this
 SOUGHT = 10.0  # times what its room is worth: on drawn slots of two types, waits are a third and hours the same
 
 
@@ -79,6 +80,12 @@ def stranded_cost(stranded: Floats, lasting: Lasting) -> Floats:
 def together_cost(lost: Floats, lasting: Lasting) -> Floats:
     """The cost of so many thousandths that nobody can have together while the task is there."""
     cost: Floats = TOGETHER * lasting.withheld_s / WHOLE * lost
+    return cost
+
+
+def whole_again_cost(later: Floats, lasting: Lasting) -> Floats:
+    """The cost of so many thousandths that are together later by as many durations of the task."""
+    cost: Floats = WHOLE_AGAIN * lasting.withheld_s / WHOLE * later
     return cost
 
 

@@ -45,7 +45,7 @@ class KeptPoolChooser(FreshPoolChooser):
         if kept is None or not kept.follow(devices, nodes):
             kept = self._kept = Kept(devices, nodes, self.policy, self._random)
             self.policy.look_at(kept.pool)
-        if busy_s is not None and self.policy.decides(request):  # others do not look at it
+        if busy_s is not None and self.policy.looks_at_ends(request):  # others do not look at it
             kept.pool.expect_all(busy_s)
         return kept.place(request, now_s, among)
 

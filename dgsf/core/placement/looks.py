@@ -52,7 +52,7 @@ class Looks:
 
 
 def _makes(pool: Pool) -> Ints:
-    """A number for each row's type, size of slots, speed and price."""
-    columns = (pool.model.astype(np.float64), pool.slot.astype(np.float64), pool.speed, pool.price)
-    _, make = np.unique(np.stack(columns), axis=1, return_inverse=True)
+    """A number for each row's type, size of slots, speed, price, devices and processors."""
+    columns = (pool.model, pool.slot, pool.speed, pool.price, pool.members, pool.cpu_size)
+    _, make = np.unique(np.stack([column.astype(np.float64) for column in columns]), axis=1, return_inverse=True)
     return make.reshape(-1).astype(np.int64)

@@ -1,11 +1,11 @@
-"""Ours: six terms for where a share or whole devices go; where the duration is known, GPU hours and what others lose.
+"""Ours: seven terms for where a share or whole devices go; where the duration is known, GPU hours and what others lose.
 
 The terms, all in thousandths of a device: how much less of the row the popular shapes can use (FGD's gradient), how
 many devices lose the processors they need (stranded), how many can no longer be had together by those who ask for
 several, by how much the price of the shared device's room falls, how much longer the device stays in use (FGD alone
-would rather open an idle one), and how full the row is left, as a tie-break.  Weights that a request needs draw it to
-where they are.  Before all that, types that differ in speed or price are weighed (`merit`); the terms decide among
-equals.
+would rather open an idle one), how much later the row is whole again for those who ask for several, if things end at
+all, and how full the row is left, as a tie-break.  Weights that a request needs draw it to where they are.  Before all
+that, types that differ in speed or price are weighed (`merit`); the terms decide among equals.
 """
 
 from __future__ import annotations
@@ -19,7 +19,15 @@ import numpy as np
 from dgsf.core.placement.classic import LARGE_CPU, LARGE_GPU, asked
 from dgsf.core.placement.fgd import Fgd, best_columns
 from dgsf.core.placement.fragmentation import Fragmentation
-from dgsf.core.placement.hours import Lasting, Typical, hours_cost, sought_cost, stranded_cost, together_cost
+from dgsf.core.placement.hours import (
+    Lasting,
+    Typical,
+    hours_cost,
+    sought_cost,
+    stranded_cost,
+    together_cost,
+    whole_again_cost,
+)
 from dgsf.core.placement.merit import Levels, Merit
 from dgsf.core.placement.model import WHOLE, Placement, Request, Whose
 from dgsf.core.placement.need import RANK_STEP, Need
@@ -28,12 +36,14 @@ from dgsf.core.placement.pool import Floats, Ints, Pool
 from dgsf.core.placement.prices import room_prices
 from dgsf.core.placement.speeds import Speeds
 from dgsf.core.placement.together import Together
+from dgsf.core.placement.turnover import Turnover
 from dgsf.core.placement.workload import Popular, Workload
 
 GRADIENT = 0.2
 FIT = 0.1
 STRANDED = 2.0
 TOGETHER = 0.4
+WHOLE_AGAIN = 16.0
 PRICE = 4.0
 LONGER = 150.0
 MEMORY_FIT = 0.01  # among equals, the device with the least memory left,
@@ -67,6 +77,7 @@ class Dgsf(Fgd):
         self._sought: Floats | None = None
         self._together: Together | None = None
         self._typical = Typical()
+        self._turnover = Turnover()
 
     def use(self, speeds: Speeds) -> None:
         self._merit = Merit(speeds, rank_levels=round(RANK_STEP / MERIT_STEP))
@@ -78,6 +89,8 @@ class Dgsf(Fgd):
         super().observe(request, pool)
         if self.decides(request):
             self._typical.saw(request.duration_s)
+        if self._turnover.comes(request, pool):
+            self.epoch += 1
         self._levels = self._merit.levels(request, pool)
 
     def measure_by(self, popular: Popular, pool: Pool) -> None:
@@ -94,6 +107,9 @@ class Dgsf(Fgd):
 
     def decides(self, request: Request) -> bool:
         return request.duration_s > 0 and request.devices == 0 and request.share not in (0, WHOLE)
+
+    def looks_at_ends(self, request: Request) -> bool:
+        return request.duration_s > 0
 
     def decide(self, pool: Pool, need: Need, random: Random) -> Placement | None:
         """The device where the task costs the fewest GPU hours, and others the least of what they will need."""
@@ -133,7 +149,18 @@ class Dgsf(Fgd):
         if self._kappa.any():
             room = np.einsum("ij->i", pool.room)  # sums short rows three times as fast
             terms.append(stranded_cost(self._stranded(need, slice(None), pool.cpu, room), lasting))
+        if self._together is not None and self._turnover.part:
+            later = self._turnover.part * self._together.later_by(pool, lasting.task_s)
+            terms.append(whole_again_cost(later, lasting))
         return reduce(np.add, terms) if terms else None
+
+    def timed(self, pool: Pool, need: Need, values: Floats) -> Floats:
+        """The scores of all rows, put right by the duration, where it is known: they are kept for any."""
+        together, part, duration = self._together, self._turnover.part, need.request.duration_s
+        if together is None or not part or not duration:
+            return values
+        earlier: Floats = together.later(pool) - together.later_by(pool, duration)
+        return values + WHOLE_AGAIN * part * earlier
 
     def score(self, pool: Pool, need: Need, rows: Ints) -> tuple[Floats, Ints | None]:
         assert self._measure is not None
@@ -167,6 +194,8 @@ class Dgsf(Fgd):
         values: Floats = FIT * WHOLE * full
         if self._kappa.any():
             values -= STRANDED * self._stranded(need, rows, cpu, gpu)
+        if self._together is not None and self._turnover.part:
+            values -= WHOLE_AGAIN * self._turnover.part * self._together.later(pool, rows)
         return values
 
     def _stranded(self, need: Need, rows: Ints | slice, cpu: Ints, gpu: Ints) -> Floats:

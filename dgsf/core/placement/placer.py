@@ -77,6 +77,7 @@ class Placer:
             values = np.where(self.pool.hidden, NEVER, values)
         if few and there:
             values, columns = self._drawn(scores.need, there, values, columns)
+        values = self.policy.timed(self.pool, scores.need, values)
         row = self.policy.pick(values, self._random) if len(values) else -1
         if row < 0 or values[row] == NEVER:
             return self._refuse(scores)

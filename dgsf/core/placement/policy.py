@@ -50,6 +50,10 @@ class Policy:
         """The place for a request that `decides` said yes to; None: no room."""
         raise NotImplementedError
 
+    def looks_at_ends(self, request: Request) -> bool:
+        """Whether it minds for this request until when devices are in use."""
+        return self.decides(request)
+
     def able(self, pool: Pool, need: Need, rows: Ints) -> Bools:
         """Which of these rows can take it now."""
         return need.rows(pool, rows)
@@ -57,6 +61,10 @@ class Policy:
     def score(self, pool: Pool, need: Need, rows: Ints) -> tuple[Floats, Ints | None]:
         """The higher the better, for rows that can take it; and optionally which device of each row."""
         return np.zeros(len(rows)), None
+
+    def timed(self, pool: Pool, need: Need, values: Floats) -> Floats:
+        """Scores of all rows, which are kept by shape, with what depends on the request's duration."""
+        return values
 
     def pick(self, values: Floats, random: Random) -> int:
         """The row to take: the first of the best."""

@@ -2,14 +2,17 @@
 
 Shapes that ask for several whole devices are few and large.  They are too rare to be popular by how often they come,
 but a node that could hold one is hard to have back: all that is there must end first.  So each such shape counts by the
-part of all devices asked for that it asks for, and a row that can no longer hold it has lost its devices.
+part of all devices asked for that it asks for, and a row that can no longer hold it has lost its devices.  A row where
+tasks are is whole again when the last of them ends, and one that ends later still puts that off.
 """
 
 from __future__ import annotations
 
+from functools import reduce
+
 import numpy as np
 
-from dgsf.core.placement.model import WHOLE
+from dgsf.core.placement.model import PLENTY, WHOLE
 from dgsf.core.placement.need import Need
 from dgsf.core.placement.pool import Bools, Floats, Ints, Pool
 from dgsf.core.placement.workload import SLOT, Popular, Shape
@@ -30,6 +33,8 @@ class Together:
         self._worth: Floats = np.rint(np.array(worth, dtype=np.float64))  # whole numbers: sums are exact
         typed = [pool.rank(shape[0]) >= 0 for shape in shapes]
         self._typed: Bools = np.array(typed, dtype=np.bool_).reshape(len(shapes), len(pool.nodes)).T.copy()
+        self._all_cpu: Ints = np.where(pool.cpu_size < PLENTY, pool.cpu_size, 0)  # 0: the node does not say
+        self._when_whole: Floats = (self._runs(pool.members, pool.cpu_size) & self._typed) @ self._worth
 
     def __bool__(self) -> bool:
         """Whether anybody asks for several."""
@@ -41,6 +46,27 @@ class Together:
         before, after = self._runs(idle, cpu), self._runs(idle - opened, cpu - need.request.cpu_milli)
         lost: Floats = (before & ~after & self._typed[rows]) @ self._worth
         return lost
+
+    def later(self, pool: Pool, rows: Ints | slice = slice(None)) -> Floats:
+        """What each row is worth when it is whole, times by how much later that is with one more task, in durations.
+
+        Of n devices in use whose ends nobody knows, one more puts off the last end by 1 / (n + 1).  So tasks go to
+        where many are, and rows with few become whole.
+        """
+        used = np.einsum("ij->i", (pool.tasks[rows] > 0).astype(np.int64))
+        used = np.maximum(used, pool.cpu[rows] < self._all_cpu[rows])  # also who takes no device is there
+        later: Floats = self._when_whole[rows] / (used + 1.0)
+        return later
+
+    def later_by(self, pool: Pool, duration: float) -> Floats:
+        """The same for a task of known duration: nothing is put off where others stay longer.
+
+        Where no end is known or all are overdue, it is guessed as above.
+        """
+        left = np.maximum(reduce(np.maximum, pool.until.T, np.zeros(len(pool.nodes))) - pool.now, 0.0)
+        known = self._when_whole * np.maximum(1.0 - left / duration, 0.0)
+        later: Floats = np.where(left > 0.0, known, self.later(pool))
+        return later
 
     def _runs(self, idle: Ints, cpu: Ints) -> Bools:
         runs: Bools = (idle[:, None] >= self._devices) & (cpu[:, None] >= self._cpu)
