@@ -21,7 +21,7 @@ from dgsf.core.policies import DEFAULT_PLACEMENT
 from dgsf.sim import tenants
 from dgsf.sim.engine import Simulator
 from dgsf.sim.pools import load_pool
-from dgsf.sim.repack import ROUNDS, repack
+from dgsf.sim.repack import ROUNDS_PER_TASK, repack
 from dgsf.sim.result import Result, summarise
 from dgsf.sim.rules import Rules
 from dgsf.sim.tenants import HOUR, Task
@@ -71,9 +71,10 @@ def _hours(hours: float) -> tuple[str, str]:
     return f"{hours:.1f}", f"{hours / CONSPIRATOR_HOURS:.3f}"
 
 
-def planned(tasks: Sequence[Task], rounds: int = ROUNDS) -> float:
+def planned(tasks: Sequence[Task], rounds: int | None = None) -> float:
     """GPU hours of a plan that knows the whole trace; checked by another piece of code than made it."""
     intervals = [(task.arrival_s, task.end_s, task.percent * WHOLE // 100) for task in tasks]
+    rounds = rounds or ROUNDS_PER_TASK * len(tasks)
     with telling(f"planning, {rounds / 1e6:g} million rounds") as tell:
         gpus, _ = repack(intervals, rounds, report=lambda done, of, best: tell(done / of, f"{best / HOUR:.1f} h"))
     return tenants.plan_hours(tasks, gpus)

@@ -267,7 +267,7 @@ def _simulated(options: Options) -> Report:
     with progress_bar(runs) as tell:
         results = _two_ways(wanted, tell) if two_ways else run_experiment(wanted, tell)
     first = results[0]
-    planned = planned_hours(plan, first.calls, options.seed) if options.planned else None
+    planned = planned_hours(plan, options.seed) if options.planned else None
     found = {"calls": first.calls, "policies": wanted.policies, **facts(options, wanted), **changes, **attached}
     notes = refusals(results)
     notes += [] if planned is None else [describe(planned, first.policy, first.gpu_hours)]

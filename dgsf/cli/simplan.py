@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from dgsf.sim.repack import Repacking, Report
     from dgsf.sim.workload import Workload
 
-ROUNDS_PER_TASK = 1000
-
 
 def check_planner(wanted: bool) -> None:
     """Tells first of all what is missing for a plan."""
@@ -46,12 +44,12 @@ def prepare(workload: Workload) -> Repacking | None:
         raise UsageError(f"--planned: {error.message}") from None
 
 
-def planned_hours(repacking: Repacking | None, tasks: int, seed: int) -> float:
+def planned_hours(repacking: Repacking | None, seed: int) -> float:
     """GPU hours of the best plan that is found."""
     if repacking is None:
         return 0.0
     with _progress() as report:
-        return repacking.run(ROUNDS_PER_TASK * tasks, seed, report)[1] / 3600
+        return repacking.run(seed=seed, report=report)[1] / 3600
 
 
 def describe(hours: float, policy: str, used: float) -> str:

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dgsf.core.placement.plan import time_in_use
+from dgsf.core.placement.plan import plan, time_in_use
 from dgsf.errors import UsageError
-from dgsf.sim.repack import repack
+from dgsf.sim.repack import Repacking, repack
 
 TASK = st.tuples(st.integers(0, 300), st.integers(1, 200), st.integers(1, 1000))
 
@@ -56,6 +56,26 @@ def test_the_same_seed_gives_the_same_plan_and_progress_is_told():
     first = repack(intervals, 2000, 3, lambda *words: told.append(words))
     assert first == repack(intervals, 2000, 3)
     assert told == [(2000, 2000, pytest.approx(first[1]))]
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    tasks=st.lists(st.tuples(st.integers(0, 900), st.integers(1, 400), st.integers(1, 10)), min_size=20, max_size=80)
+)
+def test_the_time_is_kept_right_through_exchanges_and_returns_whatever_the_width_of_shares(tasks):
+    for unit in (100, 7):  # eight pieces of time to a word, and four
+        intervals = _intervals([(start, length, share * unit) for start, length, share in tasks])
+        repacking = Repacking(intervals)
+        for seed in (1, 2):
+            told = []
+            gpus, time = repacking.run(400, seed, lambda *words, told=told: told.append(words))
+            assert _fits(intervals, gpus)
+            assert told == [(400, 400, pytest.approx(time))]
+
+
+def test_a_plan_is_better_than_settling_the_batch_once():
+    intervals = _intervals([(37 * n % 900, 20 + 53 * n % 370, 50 * (1 + 7 * n % 11)) for n in range(150)])
+    assert repack(intervals)[1] < plan(intervals)[1] < repack(intervals, rounds=0)[1]
 
 
 @settings(max_examples=60, deadline=None)
