@@ -3,7 +3,8 @@
 Time is cut where tasks start or end.  The shares given away in several pieces of time are lanes of one machine word, so
 an addition and a mask say of eight pieces (four, if shares are no whole hundredths or so) whether a task fits.  The
 highest bit of a lane is free: it is where a sum that is too large shows.  Compiled by numba without counts of
-references (`_nrt`), which took a third of the time; so nothing here may allocate.
+references (`_nrt`, an option that numba does not document), which took a third of the time; so nothing here may
+allocate.
 """
 
 from __future__ import annotations
@@ -11,10 +12,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from llvmlite import ir
 from numba import njit
-from numba.core import types
-from numba.extending import intrinsic
+from numba.cpython.unsafe.numbers import trailing_zeros
 from numpy.typing import NDArray
 
 Whole = NDArray[np.int64]
@@ -61,14 +60,10 @@ class Layout(NamedTuple):
     active: Words
 
 
-@intrinsic
-def lowest(typing: object, word: object) -> object:
+@inlined
+def lowest(word: np.uint64) -> np.int64:
     """The place of the lowest bit that is set; 64: none is."""
-
-    def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
-        return builder.cttz(args[0], ir.Constant(ir.IntType(1), 0))
-
-    return types.int64(types.uint64), generate
+    return np.int64(trailing_zeros(word))
 
 
 @inlined
