@@ -9,12 +9,14 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from random import Random
 from statistics import mean, stdev
 
 from dgsf.config import load_settings
-from dgsf.core.placement import Policy, Speeds, Workload, make_policy
+from dgsf.core.placement import Policy, Request, Speeds, Workload, make_policy
 from dgsf.core.placement.classic import BestFit, DotProduct, GpuClustering, GpuPacking, RandomFit
 from dgsf.core.placement.fgd import Fgd
 from dgsf.core.placement.ours import Dgsf
@@ -79,22 +81,26 @@ def show_rate(folder: Path) -> None:
     nodes, tasks = openb.read_nodes(folder), openb.read_tasks(folder)
     title = "placements per second, first 5,000 arrivals, policies by name (goal: 2,000; time ratio at most 10)"
     shown = table(title, "policy", "6212 GPUs", "62120 GPUs", "time ratio")
+
+    def show(words: str, rate: Callable[[int], float]) -> None:
+        with doing(f"rate, {words}"):
+            small, large = rate(1), rate(10)
+        shown.add_row(words, f"{small:,.0f}", f"{large:,.0f}", f"{small / large:.1f}")
+
+    def of_trace(words: str, policy: str, nodes: list[openb.OpenbNode], tasks: list[Request]) -> None:
+        show(words, lambda copies: openb.rate(nodes, tasks, make_policy(policy), 1, copies, 5000))
+
     for name in ("fgd", "dgsf", "conspirator"):
-        with doing(f"rate, {name}"):
-            small, large = (openb.rate(nodes, tasks, make_policy(name), 1, copies, 5000) for copies in (1, 10))
-        shown.add_row(name, f"{small:,.0f}", f"{large:,.0f}", f"{small / large:.1f}")
+        of_trace(name, name, nodes, tasks)
+    lasting = [replace(task, duration_s=60.0 * (1 + number % 60)) for number, task in enumerate(tasks)]
+    of_trace("dgsf, durations known", "dgsf", nodes, lasting)
     apart, single = placement_rate.one_by_one(nodes), [task for task in tasks if task.devices <= 1]
     for name in ("fgd", "dgsf"):
-        with doing(f"rate, {name}, one GPU per node"):
-            small, large = (openb.rate(apart, single, make_policy(name), 1, copies, 5000) for copies in (1, 10))
-        shown.add_row(f"{name}, one GPU per node", f"{small:,.0f}", f"{large:,.0f}", f"{small / large:.1f}")
+        of_trace(f"{name}, one GPU per node", name, apart, single)
     for mixed, words in ((False, "as the proxy calls it"), (True, "the proxy's workers and sessions mixed")):
         for name in ("fgd", "dgsf"):
-            with doing(f"rate, {name}, {words}"):
-                small, large = (
-                    placement_rate.as_the_proxy(nodes, name, copies, 5000, mixed=mixed) for copies in (1, 10)
-                )
-            shown.add_row(f"{name}, {words}", f"{small:,.0f}", f"{large:,.0f}", f"{small / large:.1f}")
+            ask = partial(placement_rate.as_the_proxy, nodes, name, count=5000, mixed=mixed)
+            show(f"{name}, {words}", ask)
     console.print(shown)
 
 

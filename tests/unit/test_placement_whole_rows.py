@@ -10,6 +10,7 @@ import pytest
 
 from dgsf.core.placement import DeviceView, KeptPoolChooser, NodeView, Placer, Pool, Request
 from dgsf.core.placement.model import PLENTY, WHOLE
+from dgsf.core.placement.need import Need
 from dgsf.core.placement.ours import Dgsf
 from dgsf.core.placement.policy import placed
 from dgsf.core.placement.together import Together
@@ -177,3 +178,16 @@ def waited(policy: str) -> float:
 
 def test_where_durations_are_known_less_is_waited_than_with_any_other():
     assert waited(DEFAULT_PLACEMENT) < min(waited(policy) for policy in ("fgd", "best_fit", "gavel"))
+
+
+@pytest.mark.parametrize("cpu_milli", [0, 1000, CORES])
+def test_what_a_share_takes_from_those_who_ask_for_several_is_the_same_asked_by_row_or_by_device(cpu_milli):
+    pool = filled(0, 1, 3, DEVICES, 0)
+    request = Request(("any",), 0, share=100, cpu_milli=cpu_milli)
+    need = Need.of(request, pool)
+    together = Together(Shapes([several(), several(), one()]).popular(), pool)
+    rows = np.repeat(np.arange(len(pool.nodes)), DEVICES)
+    opens = (pool.room == WHOLE).ravel()
+    by_device = together.lost(pool, need, rows, opens.astype(np.int64))
+    assert by_device.any()
+    assert together.lost_by_one(pool, need, rows, opens).tolist() == by_device.tolist()

@@ -126,8 +126,8 @@ class Dgsf(Fgd):
         if by_row is not None:
             cost += np.repeat(by_row, able.shape[1])[places]
         if self._together is not None:
-            opened = (pool.room.ravel()[places] == WHOLE).astype(np.int64)
-            lost = self._together.lost(pool, need, places // able.shape[1], opened)
+            whole = pool.room.ravel()[places] == WHOLE
+            lost = self._together.lost_by_one(pool, need, places // able.shape[1], whole)
             cost += together_cost(lost, lasting)
         if need.drawn_to:
             drawn = np.array([row * able.shape[1] + column for row, column in need.drawn_to], dtype=np.int64)

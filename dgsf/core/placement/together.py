@@ -47,6 +47,17 @@ class Together:
         lost: Floats = (before & ~after & self._typed[rows]) @ self._worth
         return lost
 
+    def lost_by_one(self, pool: Pool, need: Need, rows: Ints, opens: Bools) -> Floats:
+        """The same for a share of one device of each of these rows, and whether it is an idle one: asked by row."""
+        able = np.zeros(len(pool.nodes), dtype=np.bool_)
+        able[rows] = True
+        some = np.flatnonzero(able & (self._when_whole > 0))
+        by_row = np.zeros((2, len(able)))
+        for opened in (0, 1):
+            by_row[opened, some] = self.lost(pool, need, some, opened)
+        lost: Floats = by_row[opens.astype(np.int64), rows]
+        return lost
+
     def later(self, pool: Pool, rows: Ints | slice = slice(None)) -> Floats:
         """What each row is worth when it is whole, times by how much later that is with one more task, in durations.
 
