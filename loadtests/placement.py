@@ -51,7 +51,7 @@ TABLES = {
     "mixed": "the default policy beside all others on pools of several types",
     "slots": "drawn workers on slots of two types, durations known or not",
     "rate": "placements per second, from a pool that is booked and as the proxy asks",
-    "hours": "GPU hours of the tenants, never moving and moving; planning them takes a quarter of an hour",
+    "hours": "GPU hours of the tenants, never moving and moving; planning them takes a minute",
     "size": "how many tasks the solver can prove: half an hour and more, not among the usual",
     "optimum": "plans beside the proved optimum",
     "gavel": "completion times on mixed pools",
