@@ -3,8 +3,8 @@
 `core.placement.plan` settles a batch once, also with slices; this one comes back to every decision: some tasks that
 are near in time are taken out of a few GPUs and put back in another order, sometimes after two GPUs have exchanged what
 they hold from a moment on, and the result is kept if it is better, or by chance while the search is hot (ruin and
-recreate, with annealing).  It takes milliseconds for tens of tasks and a minute for thousands.  The same seed gives
-the same plan.
+recreate, with annealing).  By default tens of tasks take a quarter of a second and some thousands a minute.  The same
+seed gives the same plan.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ROUNDS_PER_TASK = 3500
 WHOLE = 1000  # the share of a whole GPU
 MOST_GPUS = 64  # a set of GPUs is a machine word
 SPARE_GPUS = 2  # more than first fit needs, to turn round in
-TICK = 1e-3  # of the clock by which plans are compared, in the unit of the tasks' times
+TICKS, MOST_TICKS = 2**24, 2**50  # of the clock by which plans are compared: in a mean duration, and at most in all
 CHUNK = 200_000  # rounds between two reports
 WARM, COLD = 0.2, 0.012  # temperatures, in mean durations
 STRETCHES = 10  # in a mean duration
@@ -46,12 +46,13 @@ class Repacking:
 
     def __init__(self, tasks: Sequence[Interval]) -> None:
         for number, (start, end, share) in enumerate(tasks, start=1):
-            if not (0 < share <= WHOLE and start < end < float("inf")):
+            if not (0 < share <= WHOLE and start < end < float("inf") and end - start < float("inf")):
                 took = f"a share of {share} from {start:g} to {end:g}"
                 raise UsageError(f"task {number} cannot be planned: it takes {took}; shares go up to {WHOLE}")
         self._tasks = tasks
         self._order = sorted(range(len(tasks)), key=lambda task: tasks[task][0])
-        self._batch = _batch([tasks[task] for task in self._order])
+        self._tick = _tick(tasks)
+        self._batch = _batch([tasks[task] for task in self._order], self._tick)
         self._layout, self._in_use = _first_fit(self._batch)
 
     def run(self, rounds: int | None = None, seed: int = 1, report: Report | None = None) -> tuple[list[int], float]:
@@ -65,7 +66,7 @@ class Repacking:
             anneal(batch, layout, best, room, state, step, warm, cold, now)
             done += step
             if report is not None:
-                report(done, rounds, now[1] * TICK)
+                report(done, rounds, now[1] * self._tick)
         self._in_use = int(now[0])
         gpus = [0] * len(self._tasks)
         for task, gpu in zip(self._order, best.tolist(), strict=True):
@@ -80,12 +81,23 @@ def _cooling(rounds: int, mean: float) -> Iterator[tuple[int, float, float]]:
         yield end - begin, *(mean * WARM * (COLD / WARM) ** (at / rounds) for at in (begin, end))
 
 
-def _batch(tasks: Sequence[Interval]) -> Batch:
+def _tick(tasks: Sequence[Interval]) -> float:
+    """The length of a tick, in the unit of the tasks' times."""
+    span = max(end for _, end, _ in tasks) - min(start for start, _, _ in tasks)
+    if not span < float("inf"):
+        raise UsageError(
+            "these tasks cannot be planned: between the first and the last is more time than can be counted"
+        )
+    mean = sum((end - start) / len(tasks) for start, end, _ in tasks)
+    return max(mean / TICKS, span / MOST_TICKS)
+
+
+def _batch(tasks: Sequence[Interval], tick: float) -> Batch:
     """Cut at the very times, so that tasks which overlap by however little do; only lengths are rounded."""
     begins, ends = (np.array([task[at] for task in tasks], float) for at in (0, 1))
     cuts = np.unique(np.concatenate([begins, ends]))
-    start = np.rint((begins - cuts[0]) / TICK).astype(np.int64)
-    end = np.maximum(np.rint((ends - cuts[0]) / TICK).astype(np.int64), start + 1)
+    start = np.rint((begins - cuts[0]) / tick).astype(np.int64)
+    end = np.maximum(np.rint((ends - cuts[0]) / tick).astype(np.int64), start + 1)
     mean = float((end - start).mean())
     stretch = max(1, int(mean / STRETCHES), int(end.max()) // (STRETCHES_PER_TASK * len(tasks)))
     first, last = np.searchsorted(cuts, begins), np.searchsorted(cuts, ends)
@@ -105,7 +117,7 @@ def _batch(tasks: Sequence[Interval]) -> Batch:
         np.array(shares) / WHOLE,
         start,
         end,
-        np.rint((at - cuts[0]) / TICK).astype(np.int64),
+        np.rint((at - cuts[0]) / tick).astype(np.int64),
         np.searchsorted(first, np.arange(pieces + 1)),
         *_stretches(start, end, stretch),
         stretch,

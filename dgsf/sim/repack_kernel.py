@@ -94,9 +94,10 @@ def _choose(batch: Batch, layout: Layout, room: Scratch, state: State, near: int
     """
     gpu, tasks = layout.gpu, len(batch.start)
     seed = (near + _below(state, min(NEAR, tasks))) % tasks
-    moment = batch.start[seed] + _below(state, batch.end[seed] - batch.start[seed])
+    moment = batch.start[seed] + np.int64(_unit(state) * (batch.end[seed] - batch.start[seed]))
     width = np.int64(SHORTEST * batch.mean * exp(_unit(state) * WIDENINGS))
-    found = _gather(batch, room.pool, max(np.int64(0), moment - width // 2), moment + width // 2)
+    half = max(np.int64(1), width // 2)  # who ends within the tick of a cut is still there on both sides of it
+    found = _gather(batch, room.pool, max(np.int64(0), moment - half), moment + half)
     one = other = gpu[seed]
     gpus = Word(1) << Word(one)
     for _ in range(1 + _below(state, OTHERS)):

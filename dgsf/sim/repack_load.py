@@ -218,7 +218,7 @@ def cheapest(batch: Batch, layout: Layout, task: int, most: int, turn: int) -> t
                 return gpu, cost
             if cost > 0 and (cost < least or best < 0):
                 best, least = gpu, cost
-    alone, idle = batch.end[task] - batch.start[task], lowest(~on)
+    alone, idle = batch.at[batch.last[task]] - batch.at[batch.first[task]], lowest(~on)
     if idle < len(load) and (alone < least or (best < 0 and alone == least)):
         return idle, alone
     return best, least

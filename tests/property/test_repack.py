@@ -86,6 +86,39 @@ def test_tasks_that_overlap_by_less_than_a_tick_are_not_put_together(times):
     assert _fits(intervals, gpus)
 
 
+@settings(max_examples=40, deadline=None)
+@given(
+    tasks=st.lists(st.tuples(st.integers(0, 40), st.integers(1, 12), st.integers(1, 9)), min_size=10, max_size=60),
+    unit=st.sampled_from([1e-9, 5e-4, 1.0, 4e15]),
+    seed=st.integers(1, 5),
+)
+def test_tasks_are_planned_alike_whatever_the_unit_of_time(tasks, unit, seed):
+    """Nanoseconds and ages: two that meet within a tick of the plan's clock must not end on one GPU."""
+    intervals = [(start * unit, (start + length) * unit, 100 * share) for start, length, share in tasks]
+    told = []
+    gpus, time = repack(intervals, rounds=1500, seed=seed, report=lambda *words: told.append(words))
+    assert _fits(intervals, gpus)
+    assert time == pytest.approx(time_in_use(intervals, gpus))
+    assert told[-1][2] == pytest.approx(time)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    tasks=st.lists(st.tuples(st.floats(0, 1), st.floats(1e-9, 1e-7), st.integers(1, 9)), min_size=10, max_size=60),
+    seed=st.integers(1, 5),
+)
+def test_tasks_far_shorter_than_a_tick_are_planned_beside_long_ones(tasks, seed):
+    long = [(0.0, 1.0, 100), (0.5, 9.5, 200)]
+    intervals = [
+        *long,
+        *((start, start + length, 100 * share) for start, length, share in tasks if start + length > start),
+    ]
+    told = []
+    gpus, time = repack(intervals, rounds=1500, seed=seed, report=lambda *words: told.append(words))
+    assert _fits(intervals, gpus)
+    assert told[-1][2] == pytest.approx(time)
+
+
 def test_a_long_pause_costs_no_memory():
     gpus, time = repack([(0.0, 0.01, 500), (4e6, 4e6 + 0.01, 500)], rounds=100)
     assert len(gpus) == 2 and time == pytest.approx(0.02, rel=1e-3)
@@ -93,8 +126,17 @@ def test_a_long_pause_costs_no_memory():
 
 def test_nothing_to_plan_and_what_cannot_be_planned():
     assert repack([]) == ([], 0.0)
-    for wrong in ((0.0, 1.0, 1001), (0.0, 1.0, 0), (1.0, 1.0, 10), (0.0, float("inf"), 10), (float("nan"), 1.0, 10)):
+    for wrong in (
+        (0.0, 1.0, 1001),
+        (0.0, 1.0, 0),
+        (1.0, 1.0, 10),
+        (0.0, float("inf"), 10),
+        (float("-inf"), 1.0, 10),
+        (float("nan"), 1.0, 10),
+    ):
         with pytest.raises(UsageError, match="task 2 cannot be planned"):
             repack([(0.0, 1.0, 10), wrong])
+    with pytest.raises(UsageError, match="more time than can be counted"):
+        repack([(-1.7e308, -1.6e308, 10), (1.6e308, 1.7e308, 10)])
     with pytest.raises(UsageError, match="more than 64 GPUs"):
         repack([(0.0, 1.0, 600)] * 65)
