@@ -131,6 +131,25 @@ def test_a_new_function_is_expected_to_gain_what_its_tenants_others_did_until_it
     assert speeds.of(("u", "new"), types, declared).tolist() == [1.0, 1.0]
 
 
+def test_functions_that_keep_to_one_type_each_say_nothing_of_types_beside_one_another():
+    speeds, declared, types = Speeds(), np.array([1.0, 4.0]), ["K80", "V100"]
+    for function, type_ in product(range(5), types):
+        for _ in range(60):
+            speeds.saw(("t", f"{type_}{function}"), type_, 10.0)
+    assert not speeds.tells(("t", "new"))
+    assert speeds.of(("t", "new"), types, declared).tolist() == [1.0, 4.0]
+
+
+def test_types_that_were_compared_in_pairs_only_keep_what_is_declared_between_the_pairs():
+    speeds, declared, types = Speeds(), np.array([1.0, 2.0, 8.0, 16.0]), ["A", "B", "C", "D"]
+    speeds.of(("t", "new"), types, declared)  # placement asks before anything runs
+    for _ in range(60):
+        for function, slow, quick in (("f", "A", "B"), ("g", "C", "D")):
+            speeds.saw(("t", function), slow, 6.0)
+            speeds.saw(("t", function), quick, 3.0)
+    assert speeds.of(("t", "new"), types, declared) == pytest.approx(declared)
+
+
 def test_one_function_that_is_called_all_the_time_does_not_decide_for_the_others():
     speeds, declared, types = Speeds(), np.array([1.0, 1.0]), ["K80", "V100"]
     for function in "abcdefgh":

@@ -54,7 +54,8 @@ class Speeds:
         for (function, type_), speed in (table or {}).items():
             self._stated.setdefault(function, {})[type_.lower()] = speed
         self._runs: OrderedDict[Whose, Means] = OrderedDict()
-        self._usual: OrderedDict[str, Means] = OrderedDict()  # tenant: what types are beside the level of a function
+        self._usual: OrderedDict[str, Means] = OrderedDict()  # tenant: what types are beside one another
+        self._declared: dict[str, float] = {}  # type: the logarithm of the speed that devices declare, where runs begin
 
     def saw(self, whose: Whose, type_: str, seconds: float) -> None:
         """A run has ended; without what it took to load and start."""
@@ -62,15 +63,18 @@ class Speeds:
             return
         name, log = type_.lower(), -math.log(max(seconds, SHORTEST_S))
         runs, usual = _lately(self._runs, whose), _lately(self._usual, whose[0])
-        before = runs.get(name, _Mean()).count
-        if runs and before < REMEMBERED:
-            usual.setdefault(name, _Mean()).add(log - _level(runs, usual), COMPARED)
-        runs.setdefault(name, _Mean()).add(log, REMEMBERED)
+        for known in (name, *runs):
+            usual.setdefault(known, _Mean(log=self._declared.get(known, 0.0)))
+        own = runs.setdefault(name, _Mean())
+        if len(runs) > 1 and own.count < REMEMBERED:
+            usual[name].add(log - _level(runs, usual), COMPARED)
+        own.add(log, REMEMBERED)
 
     def tells(self, whose: Whose) -> bool:
         """Whether more may be known of the function than devices declare: one type alone compares with nothing."""
-        known = (self._stated.get(whose[1]), self._runs.get(whose), self._usual.get(whose[0]))
-        return any(len(types) > 1 for types in known if types)
+        if len(self._stated.get(whose[1]) or self._runs.get(whose) or ()) > 1:
+            return True
+        return any(mean.count for mean in self._usual.get(whose[0], {}).values())
 
     def stated(self, function: str) -> Mapping[str, float]:
         """What the table says of it, by type in lower case."""
@@ -83,6 +87,7 @@ class Speeds:
         if stated is not None:
             found = {place: (math.log(stated[name]), 1.0) for place, name in enumerate(names) if name in stated}
             return _levelled(found, declared, 0.0)
+        self._declared.update((name, math.log(speed)) for name, speed in zip(names, declared, strict=True) if speed > 0)
         usual = _levelled(_found(self._usual.get(whose[0], {}), names), declared, PRIOR)
         return _levelled(_found(self._runs.get(whose, {}), names), usual, PRIOR)
 
@@ -98,7 +103,7 @@ def _lately(kept: OrderedDict[Key, Means], key: Key) -> Means:
 
 def _level(runs: Means, usual: Means) -> float:
     """How fast the function is on a usual type, by its runs so far."""
-    total = sum(mean.count * (mean.log - usual.get(name, _Mean()).log) for name, mean in runs.items())
+    total = sum(mean.count * (mean.log - usual[name].log) for name, mean in runs.items())
     return total / sum(mean.count for mean in runs.values())
 
 
