@@ -41,6 +41,7 @@ steps = st.lists(
         st.tuples(st.just("until"), NUMBERS, st.sampled_from([0.0, 50.0, 500.0])),
         st.tuples(st.just("slices"), NUMBERS, st.sampled_from([(), (Slice("t", 280, 140),)])),
         st.tuples(st.just("cpu"), NUMBERS, st.sampled_from([0, 2000, 16_000])),
+        st.tuples(st.just("rebuilt"), NUMBERS, st.sampled_from([8_000, 12_000])),
         st.tuples(st.just("silent"), NUMBERS),
         st.tuples(st.sampled_from(["priced", "timed"]), NUMBERS, st.sampled_from([0.1, 1.0, 50.0])),
         st.tuples(st.just("priced"), NUMBERS, st.just(0.0)),
@@ -106,6 +107,11 @@ class World:
 
     def cpu(self, number, free):
         self.nodes = [NodeView(node.name, free) if node.name == f"n{number % 3}" else node for node in self.nodes]
+
+    def rebuilt(self, number, cpu_milli):
+        """A node has another number of processors."""
+        there = [node for node in self.nodes if node.name != f"n{number % 3}"]
+        self.nodes = [*there, NodeView(f"n{number % 3}", cpu_milli, 4 * GIB, cpu_milli, 4 * GIB)]
 
     def silent(self, number):
         """A node of which nothing is told."""

@@ -105,7 +105,7 @@ class Kept:
     def _new_nodes(self, nodes: Sequence[NodeView]) -> list[NodeView] | None:
         given = _blocks(nodes)
         differing = _differing(self._given_nodes, given)
-        if differing is None or any(old.name != new.name for old, new in differing):
+        if differing is None or any(_size(old) != _size(new) for old, new in differing):
             return self._nodes_by_name(nodes)
         self._given_nodes = given
         return [new for _, new in differing]
@@ -114,9 +114,11 @@ class Kept:
         given = {node.name: node for node in nodes}
         if not given.keys() <= self._rows.keys():
             return None
+        before, now = ({name: views.get(name, NodeView(name)) for name in self._rows} for views in (self._nodes, given))
+        if any(_size(before[name]) != _size(now[name]) for name in now):
+            return None
         self._given_nodes = _blocks(nodes)
-        silent = (NodeView(name) for name in self._nodes.keys() - given.keys())
-        return [node for node in (*given.values(), *silent) if self._nodes.get(node.name) != node]
+        return [node for name, node in now.items() if before[name] != node]
 
 
 def _blocks(views: Sequence[View]) -> list[Sequence[View]]:
@@ -135,6 +137,11 @@ def _differing(before: list[Sequence[View]], now: list[Sequence[View]]) -> list[
         if old != new:
             found += [(one, other) for one, other in zip(old, new, strict=True) if one is not other and one != other]
     return found
+
+
+def _size(node: NodeView) -> tuple[str, int, int]:
+    """What of a node the pool is made by."""
+    return (node.name, node.cpu_milli, node.memory_bytes)
 
 
 def _same_device(before: DeviceView, now: DeviceView) -> bool:
