@@ -153,6 +153,16 @@ def test_what_fills_up_for_good_has_no_turnover():
     assert turnover.part == 0.0
 
 
+def test_who_finds_no_room_and_asks_again_is_no_turnover():
+    pool, policy = filled(*[0] * 10), Dgsf()
+    placer = Placer(pool, policy, Random(1))
+    for _ in range(35):
+        pool.take(one(), placer.place(one()))
+    for _ in range(200):
+        placer.place(replace(several(), cpu_milli=10 * CORES))
+    assert policy._turnover.part == 0.0
+
+
 def test_turnover_nears_one_where_most_have_gone():
     pool, turnover = filled(2), Turnover()
     changes = [turnover.comes(one(), pool) for _ in range(200)]
@@ -191,3 +201,21 @@ def test_what_a_share_takes_from_those_who_ask_for_several_is_the_same_asked_by_
     by_device = together.lost(pool, need, rows, opens.astype(np.int64))
     assert by_device.any()
     assert together.lost_by_one(pool, need, rows, opens).tolist() == by_device.tolist()
+
+
+@pytest.mark.parametrize("duration_s", [0.0, 600.0, 1e5])
+def test_types_come_before_nodes_that_become_whole_however_wide_these_are(duration_s):
+    wide = 72
+    pool = Pool.of(
+        DeviceView(100 * kind + each, type_, "cuda", True, 1, PLENTY, 1, PLENTY, speed, 1.0, type_, free_share=WHOLE)
+        for kind, (type_, speed) in enumerate((("T4", 1.0), ("V100", 1.2)))
+        for each in range(wide)
+    )
+    placer = Placer(pool, Dgsf(), Random(0))
+    asked = (replace(several(), devices=wide, cpu_milli=0), Request(("any",), 0, share=500, duration_s=duration_s))
+    for number in range(200):
+        request = asked[number % 2]
+        pool.give_back(request, pool.take(request, placer.place(request)))
+    for column in range(wide // 2):
+        pool.take(one(0), placed(pool, 0, (column,), WHOLE), 2 * duration_s)
+    assert placer.place(asked[1]).node == "V100"

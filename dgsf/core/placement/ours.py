@@ -89,9 +89,11 @@ class Dgsf(Fgd):
         super().observe(request, pool)
         if self.decides(request):
             self._typical.saw(request.duration_s)
+        self._levels = self._merit.levels(request, pool)
+
+    def chose(self, request: Request, pool: Pool) -> None:
         if self._turnover.comes(request, pool):
             self.epoch += 1
-        self._levels = self._merit.levels(request, pool)
 
     def measure_by(self, popular: Popular, pool: Pool) -> None:
         self._measure = measure = Fragmentation(popular, pool)

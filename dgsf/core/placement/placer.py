@@ -58,9 +58,13 @@ class Placer:
     def place(self, request: Request, only: Part | None = None) -> Placement | Refusal:
         """The best place that has room now, or why there is none.  Nothing is booked.  `only`: what will do."""
         if only is None:
-            return self._place(request)
-        with self.pool.only(only):
-            return self._place(request)
+            answer = self._place(request)
+        else:
+            with self.pool.only(only):
+                answer = self._place(request)
+        if isinstance(answer, Placement):
+            self.policy.chose(request, self.pool)
+        return answer
 
     def _place(self, request: Request) -> Placement | Refusal:
         self.policy.observe(request, self.pool)

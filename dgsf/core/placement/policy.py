@@ -62,6 +62,9 @@ class Policy:
         """The higher the better, for rows that can take it; and optionally which device of each row."""
         return np.zeros(len(rows)), None
 
+    def chose(self, request: Request, pool: Pool) -> None:
+        """The request has been given a place, which is not booked yet."""
+
     def timed(self, pool: Pool, need: Need, values: Floats) -> Floats:
         """Scores of all rows, which are kept by shape, with what depends on the request's duration."""
         return values

@@ -17,6 +17,7 @@ from dgsf.core.placement.need import Need
 from dgsf.core.placement.pool import Bools, Floats, Ints, Pool
 from dgsf.core.placement.workload import SLOT, Popular, Shape
 
+WIDE = 8 * WHOLE  # a row is worth no more than so many devices: the types of devices weigh more than this
 MOST = 32  # shapes, those that ask for most devices in all
 
 
@@ -34,7 +35,8 @@ class Together:
         typed = [pool.rank(shape[0]) >= 0 for shape in shapes]
         self._typed: Bools = np.array(typed, dtype=np.bool_).reshape(len(shapes), len(pool.nodes)).T.copy()
         self._all_cpu: Ints = np.where(pool.cpu_size < PLENTY, pool.cpu_size, 0)  # 0: the node does not say
-        self._when_whole: Floats = (self._runs(pool.members, pool.cpu_size) & self._typed) @ self._worth
+        whole = (self._runs(pool.members, pool.cpu_size) & self._typed) @ self._worth
+        self._when_whole: Floats = np.minimum(whole, WIDE)
 
     def __bool__(self) -> bool:
         """Whether anybody asks for several."""
@@ -75,7 +77,7 @@ class Together:
         Where no end is known or all are overdue, it is guessed as above.
         """
         left = np.maximum(reduce(np.maximum, pool.until.T, np.zeros(len(pool.nodes))) - pool.now, 0.0)
-        known = self._when_whole * np.maximum(1.0 - left / duration, 0.0)
+        known = self._when_whole * (np.maximum(duration - left, 0.0) / duration)
         later: Floats = np.where(left > 0.0, known, self.later(pool))
         return later
 

@@ -22,7 +22,7 @@ class Turnover:
         self._next = float(FIRST)
 
     def comes(self, request: Request, pool: Pool) -> bool:
-        """Count a request; True when the part has changed.  Who found no room counts as gone."""
+        """Count a request that found a place; True when the part has changed."""
         self._came += request.share != 0 or request.devices > 0
         if self._came < self._next:
             return False
