@@ -14,9 +14,11 @@ import click
 
 from dgsf.cli.output import show_json, show_rows
 from dgsf.cli.simoptions import DRAWN
+from dgsf.cli.simplan import ratios
 
 if TYPE_CHECKING:
     from dgsf.cli.simoptions import Options
+    from dgsf.cli.simplan import Plan
     from dgsf.sim.experiment import Progress
     from dgsf.sim.pools import PoolSpec
     from dgsf.sim.result import Result
@@ -32,7 +34,7 @@ class Report:
     results: Sequence[Result]
     assumed: dict[str, str]
     notes: Sequence[str]  # lines below the table
-    planned_gpu_hours: float | None = None
+    plan: Plan | None = None
 
 
 def write_files(report: Report, plot: Path | None, html: Path | None) -> None:
@@ -51,13 +53,22 @@ def show(report: Report, *, as_json: bool) -> None:
 
     results = report.results
     if as_json:
-        more = {} if report.planned_gpu_hours is None else {"planned_gpu_hours": report.planned_gpu_hours}
-        show_json({"results": [dataclasses.asdict(result) for result in results], **more, "assumed": report.assumed})
+        found = [dataclasses.asdict(result) for result in results]
+        show_json({"results": found, **_planned(report), "assumed": report.assumed})
         return
     click.secho(report.title, bold=True)
     show_rows(rows(results), ("figure", *(result.policy for result in results)), empty="")
     for note in report.notes:
         click.echo(note)
+
+
+def _planned(report: Report) -> dict[str, object]:
+    """The plan as JSON has it; nothing without one."""
+    plan = report.plan
+    if plan is None:
+        return {}
+    beside = {"planned_gpus_at_once": plan.most_gpus, "over_planned": ratios(plan, report.results)}
+    return {"planned_gpu_hours": plan.gpu_hours, **beside}
 
 
 # --- what stands below the table --------------------------------------------------------------
