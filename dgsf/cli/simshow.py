@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dgsf.cli.output import show_json, show_rows
+from dgsf.cli.output import show_json, show_side_by_side
 from dgsf.cli.simoptions import DRAWN
 from dgsf.cli.simplan import ratios
 
@@ -57,7 +57,7 @@ def show(report: Report, *, as_json: bool) -> None:
         show_json({"results": found, **_planned(report), "assumed": report.assumed})
         return
     click.secho(report.title, bold=True)
-    show_rows(rows(results), ("figure", *(result.policy for result in results)), empty="")
+    show_side_by_side("figure", [result.policy for result in results], rows(results))
     for note in report.notes:
         click.echo(note)
 
