@@ -35,6 +35,7 @@ from dgsf.sdk.loadfile import functions_in, load_file, pick
 from dgsf.sdk.profiles import profiles_file, read_profiles, save_profile, stored_unread
 from dgsf.sdk.waiting import telling
 from dgsf.sim.recordings import save_recording
+from dgsf.sim.writable import check_writable
 from dgsf.wire.messages import Codec
 
 if TYPE_CHECKING:
@@ -191,25 +192,11 @@ def taken_apart(run: Run, link: Link, faster: float = 1.0) -> Breakdown:
     return breakdown(run, link, faster)
 
 
-def check_writable(path: Path) -> None:
-    """Tells before the calls what would stop the writing after them; leaves all as it was."""
-    new = not path.exists()
-    if not new and not (path.is_file() or path.is_dir()):
-        return  # such as a pipe: that is for its other end to say
-    try:
-        with path.open("ab"):
-            pass
-        if new:
-            path.unlink()
-    except OSError as error:
-        raise UsageError(f"{path} cannot be written: {error.strerror or error}") from error
-
-
 def _write(path: str, recording: Recording) -> None:
     try:
         save_recording(path, recording)
     except OSError as error:
-        raise UsageError(f"{path} cannot be written: {error.strerror or error}") from error
+        raise UsageError(f"{path}: cannot be written: {error.strerror or error}") from error
 
 
 def _call(name: str, function: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> None:

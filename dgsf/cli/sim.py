@@ -242,8 +242,10 @@ def command(plot: Path | None, html: Path | None, as_json: bool, **given: Any) -
         raise UsageError(
             "so much does not fit in this machine's memory; take fewer --calls or a smaller --pool"
         ) from None
-    write_files(report, plot, html)  # first: whoever reads the table may stop reading
-    show(report, as_json=as_json)
+    try:
+        show(report, as_json=as_json)
+    finally:  # whoever reads the table may stop reading
+        write_files(report, plot, html)
 
 
 def _written(names: Iterable[str]) -> set[str]:
