@@ -12,7 +12,7 @@ import asyncio
 import importlib.util
 import inspect
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from functools import partial
@@ -40,7 +40,7 @@ from dgsf.wire.messages import Codec
 
 if TYPE_CHECKING:
     from dgsf.core.perfmodel import Link, Recording
-    from dgsf.remoting.breakdown import Breakdown
+    from dgsf.remoting.breakdown import Breakdown, Operation
     from dgsf.remoting.profiling import Profiler, Run
     from dgsf.remoting.repeats import Spread
 
@@ -160,12 +160,23 @@ def profile(
 def _device(options: FunctionOptions) -> Iterator[Profiler]:
     """A remote device of its own; whoever waits long for it hears why."""
     with ExitStack() as stack:
-        with telling(lambda: STARTING):
+        with telling(_starting):
             from dgsf.remoting.profiling import profiler  # loads torch
 
             alias = options.device_alias if options.attach == "fabric" else "cuda"
             made = stack.enter_context(profiler(alias, memory_bytes=options.gpu_memory_bytes))
         yield made
+
+
+def _starting() -> str:
+    """The notice of a slow start; on a terminal it stands where the progress did, not behind it."""
+    _clear_line()
+    return STARTING
+
+
+def _clear_line() -> None:
+    if sys.stderr.isatty():
+        click.echo(f"\r{_CLEAR_REST}", nl=False, err=True)
 
 
 @contextmanager
@@ -183,7 +194,7 @@ def _progress(calls: int) -> Iterator[Callable[[], None]]:
     try:
         yield tell
     finally:
-        click.echo(f"\r{_CLEAR_REST}", nl=False, err=True)
+        _clear_line()
 
 
 def taken_apart(run: Run, link: Link, faster: float = 1.0) -> Breakdown:
@@ -275,8 +286,13 @@ def _show(name: str, first_us: int, found: Breakdown, spread: Spread) -> None:
     for what, time_us, more in lines:
         click.echo(f"  {what:24}{human_us(time_us):>10}   {more}")
     click.echo()
-    show_rows([asdict(each) for each in found.operations[:SHOWN_OPERATIONS]], _COLUMNS, empty="no operations")
+    show_rows([asdict(each) for each in shown_operations(found.operations)], _COLUMNS, empty="no operations")
     _show_slowdowns(found, spread)
+
+
+def shown_operations(operations: Sequence[Operation]) -> list[Operation]:
+    """The longest on the device, and all that were waited for: distance costs those most, however short they are."""
+    return [each for place, each in enumerate(operations) if place < SHOWN_OPERATIONS or each.waiting_us]
 
 
 def _show_slowdowns(found: Breakdown, spread: Spread) -> None:
