@@ -95,9 +95,9 @@ def test_a_pool_comes_from_a_csv_file(tmp_path):
         ("n,1,9007199254740992,1,T4", "line 3, column 3 'memory_mib': '9007199254740992' is not a whole number from 1"),
         ("a,1,1,1,T4", "line 3, column 1 'sn': 'a' is in line 2 already"),
         ("n,1,1,2,", "line 3, column 5 'model': is empty beside 2 devices; name their type"),
-        ("n,1,1,2, T4", "line 3, column 5 'model': ' T4' is no device type"),
+        ("n,1,1,2, T 4", "line 3, column 5 'model': 'T 4' is no device type"),
         ("n,1,1,2,T4|A100", r"line 3, column 5 'model': 'T4\|A100' is no device type"),
-        ("  ,1,1,2,T4", "line 3, column 1 'sn': '  ' is empty"),
+        ("  ,1,1,2,T4", "line 3, column 1 'sn': '' is empty"),
     ],
 )
 def test_a_wrong_node_is_named(tmp_path, row, hint):
@@ -105,6 +105,11 @@ def test_a_wrong_node_is_named(tmp_path, row, hint):
     file.write_text(f"sn,cpu_milli,memory_mib,gpu,model\na,64000,1000,2,T4\n{row}\n")
     with pytest.raises(TraceError, match=r"nodes\.csv: " + hint):
         load_pool(str(file))
+
+
+def test_spaces_around_a_type_do_not_count(tmp_path):
+    (tmp_path / "nodes.csv").write_text("sn, cpu_milli, memory_mib, gpu, model\na, 64000, 1000, 2, T4 \n")
+    assert [node.type for node in load_pool(str(tmp_path / "nodes.csv")).nodes] == ["T4"]
 
 
 # --- drawn workloads --------------------------------------------------------------------------
@@ -238,7 +243,11 @@ def test_tenants_have_parts_of_a_device(tmp_path):
         ("openb", OPENB + "a,0,0,0,700,,LS,0,10\n", r"line 2, column 5 'gpu_milli': 700 beside num_gpu 0"),
         ("openb", OPENB + "a,0,0,2,300,,LS,0,10\n", r"line 2, column 5 'gpu_milli': 300 beside num_gpu 2"),
         ("openb", OPENB + "a,0,9007199254740992,1,500,,LS,0,10\n", r"line 2, column 3 'memory_mib'"),
-        ("openb", OPENB + "a,0,0,1,500, T4 ,LS,0,10\n", r"line 2, column 6 'gpu_spec': ' T4 ' is no device type"),
+        (
+            "openb",
+            OPENB + "a,0,0,1,500, T 4,LS,0,10\n",
+            r"line 2, column 6 'gpu_spec': 'T 4' is no device type",
+        ),
         ("openb", OPENB + "a,0,0,1,500,|,LS,0,10\n", r"line 2, column 6 'gpu_spec': '\|' is no device type"),
         ("openb", OPENB + "a,0,0,1,500,T4||V100,LS,0,10\n", r"line 2, column 6 'gpu_spec': 'T4\|\|V100' is no"),
         ("openb", OPENB + "a,0,0,1,500,T4|host,LS,0,10\n", r"line 2, column 6 'gpu_spec': 'T4\|host' is no"),
