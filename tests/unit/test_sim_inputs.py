@@ -35,6 +35,26 @@ def test_a_type_that_is_not_known_brings_its_figures_or_is_refused():
             parse_pool(f"B200={wrong}:8")
 
 
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("B200=192/10/x:8", "B200=192/10/x: the PRICE 'x' is no number from 0 up to 1,000,000; "),
+        ("B200=192/fast/1:8", "the SPEED 'fast' is no number above 0"),
+        ("B200=nan/10/1:8", "the GiB 'nan' is no number above 0"),
+        ("B200=192/10:8", "B200=192/10: 2 of 3 figures; "),
+        ("B200=192/10/1/1:8", "too many figures; "),
+        ("B200=192/10/6.50", "'B200=192/10/6.50' is no group of devices, the number of DEVICES is missing; "),
+        ("A100:many", "'many' is no number of DEVICES; "),
+        (":4", "the TYPE is missing; "),
+        ("4:T4", "'4' is no TYPE; "),
+    ],
+)
+def test_the_part_of_a_group_that_is_wrong_is_named_and_so_is_the_form(words, told):
+    with pytest.raises(UsageError) as caught:
+        parse_pool(words)
+    assert told in str(caught.value) and "TYPE=GiB/SPEED/PRICE:DEVICES" in str(caught.value)
+
+
 def test_types_of_a_file_that_are_not_known_count_as_a_t4_and_are_named(tmp_path):
     file = tmp_path / "nodes.csv"
     file.write_text("sn,cpu_milli,memory_mib,gpu,model\na,64000,1000,2,G3\nb,64000,1000,2,t4\nc,1,1,0,none\n")
