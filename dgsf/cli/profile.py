@@ -25,6 +25,7 @@ import click
 
 from dgsf.cli.output import human_bytes, human_us, json_option, show_json, show_rows
 from dgsf.cli.run import bound_arguments
+from dgsf.core.counting import counted
 from dgsf.core.options import FunctionOptions
 from dgsf.core.perfmodel import LEAST_FASTER, MOST_FASTER, NEAR_ABOVE, choose_by_curve, shown
 from dgsf.errors import DgsfError, FunctionError, UsageError
@@ -279,8 +280,8 @@ def _show(name: str, first_us: int, found: Breakdown, spread: Spread) -> None:
     click.echo(f"{apart_words(spread)}; shown is the one of the middle slow-down\n")
     lines = [
         ("the program itself", found.guest_us, f"{human_us(found.issuing_us)} of it to issue remote commands"),
-        ("waiting for the device", found.waiting_us, f"{found.sync_points} sync points"),
-        ("the device, beside it", found.device_us, f"{found.commands} commands"),
+        ("waiting for the device", found.waiting_us, counted(found.sync_points, "sync point")),
+        ("the device, beside it", found.device_us, counted(found.commands, "command")),
         ("transfers", found.transfer_us, f"{human_bytes(found.up_bytes)} up, {human_bytes(found.down_bytes)} down"),
     ]
     for what, time_us, more in lines:

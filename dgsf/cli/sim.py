@@ -27,6 +27,7 @@ from dgsf.cli.simshow import (
     tell_assumed_types,
     write_files,
 )
+from dgsf.core.counting import counted
 from dgsf.errors import UsageError
 
 if TYPE_CHECKING:
@@ -279,7 +280,8 @@ def _simulated(options: Options) -> Report:
 
 def _title(options: Options, wanted: Experiment, calls: int) -> str:
     what = "sharing against exclusive devices, " if options.against_exclusive else ""
-    return f"{what}{options.arrivals} on {wanted.pool.name}: {calls:,} calls, {wanted.pool.devices:,} devices"
+    size = f"{counted(calls, 'call')}, {counted(wanted.pool.devices, 'device')}"
+    return f"{what}{options.arrivals} on {wanted.pool.name}: {size}"
 
 
 def _two_ways(wanted: Experiment, tell: Progress | None) -> list[Result]:

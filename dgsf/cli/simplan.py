@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from dgsf.core.counting import counted
 from dgsf.errors import UsageError
 from dgsf.sim.extra import lacking
 
@@ -110,8 +111,8 @@ def describe(plan: Plan, results: Sequence[Result]) -> list[str]:
         others = ", ".join(result.policy for result in results if not _comparable(result))
         lines.append(
             f"{others}: calls waited or found no place, so there is no ratio: the plan lets nobody wait and takes no "
-            f"account of the pool's size; it needs up to {plan.most_gpus} GPUs at once, the pool has "
-            f"{results[0].devices:,}"
+            f"account of the pool's size; it needs up to {counted(plan.most_gpus, 'GPU')} at once, the pool "
+            f"has {results[0].devices:,}"
         )
     return lines
 

@@ -15,6 +15,7 @@ import click
 from dgsf.cli.output import show_json, show_side_by_side
 from dgsf.cli.simoptions import DRAWN
 from dgsf.cli.simplan import ratios
+from dgsf.core.counting import counted
 
 if TYPE_CHECKING:
     from dgsf.cli.simoptions import Options
@@ -92,7 +93,8 @@ def _reasons(result: Result) -> list[str]:
     lines = [f"{_count(calls)} found no place: {reason}" for reason, calls in found[:REASONS]]
     rest = found[REASONS:]
     if rest:
-        lines.append(f"{_count(sum(calls for _, calls in rest))} found no place for {len(rest)} other reasons (--json)")
+        others = _count(sum(calls for _, calls in rest))
+        lines.append(f"{others} found no place for {counted(len(rest), 'other reason')} (--json)")
     return lines
 
 

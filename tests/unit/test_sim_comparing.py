@@ -24,6 +24,10 @@ def sim(capfd, tmp_path):
     return run
 
 
+def test_one_call_on_one_device_is_no_plural(sim):
+    assert sim("--pool", "T4:1", tasks="a,x,0,10,50\n")[1].startswith("tenants on T4:1: 1 call, 1 device\n")
+
+
 def test_a_trace_on_which_nobody_waits_is_told_what_it_can_do(sim):
     _, out, _ = sim("--against-exclusive", tasks="a,x,0,10,50\n")
     assert "nothing to gain; raise --speedup, or take a smaller --pool" in out
