@@ -177,6 +177,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except DgsfError as error:
         print(error, file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
     return 0
 
 

@@ -12,15 +12,20 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from functools import wraps
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from dgsf.sdk.client import Client
 
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
 Row = Mapping[str, Any]
 F = TypeVar("F", bound=Callable[..., Any])
 NO_WORDS: Mapping[str, str] = {}
+LABEL_WIDTH = 40  # of the rows of a comparison, on a terminal
 ATTACHED = {"function_name": "(attached)"}  # a program of its own, not a function
 
 
@@ -85,6 +90,49 @@ def show_rows(rows: Sequence[Row], columns: Sequence[str], *, empty: str) -> Non
     (_rich_table if sys.stdout.isatty() else _plain_table)(heads, cells, numeric)
 
 
+def show_side_by_side(label: str, names: Sequence[str], rows: Sequence[Row]) -> None:
+    """Things beside each other, a column of figures for each, under their names as they are written.
+
+    On a terminal no figure is cut: those that do not fit beside the others stand in a table of their own below.
+    """
+    if not sys.stdout.isatty():
+        _plain_table([label, *names], [[row[name] for name in (label, *names)] for row in rows], shout=False)
+        return
+    from rich.console import Console
+
+    console = Console()
+    for some in _fitting(console, label, names, rows):
+        console.print(_compared(label, some, rows))
+
+
+def _fitting(console: Console, label: str, names: Sequence[str], rows: Sequence[Row]) -> list[list[str]]:
+    """The names, in groups whose tables are as wide as the terminal at most."""
+    unlimited = console.options.update(max_width=sys.maxsize)
+    groups: list[list[str]] = []
+    for name in names:
+        wider = [*groups[-1], name] if groups else [name]
+        if groups and console.measure(_compared(label, wider, rows), options=unlimited).maximum <= console.width:
+            groups[-1].append(name)
+        else:
+            groups.append([name])
+    return groups
+
+
+def _compared(label: str, names: Sequence[str], rows: Sequence[Row]) -> Table:
+    """Only labels are ever broken into lines: one long one would take the room of two columns."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column(label, max_width=LABEL_WIDTH)
+    for name in names:
+        table.add_column(Text(name), no_wrap=True, min_width=max(len(name), *(len(row[name]) for row in rows)))
+    for row in rows:
+        table.add_row(*(Text(row[name]) for name in (label, *names)))
+    return table
+
+
 def show_fields(fields: Row) -> None:
     """One record, a field per line."""
     shown = {name: human(name, value) for name, value in fields.items() if value is not None}
@@ -118,13 +166,15 @@ def _head(name: str) -> str:
     return name.replace("_", " ")
 
 
-def _plain_table(heads: list[str], cells: list[list[str]], numeric: list[bool]) -> None:
-    lines = [[head.upper() for head in heads], *cells]
+def _plain_table(
+    heads: list[str], cells: list[list[str]], numeric: Sequence[bool] | None = None, *, shout: bool = True
+) -> None:
+    lines = [[head.upper() if shout else head for head in heads], *cells]
     widths = [max(len(line[index]) for line in lines) for index in range(len(heads))]
     for line in lines:
         parts = [
             text.rjust(width) if right else text.ljust(width)
-            for text, width, right in zip(line, widths, numeric, strict=True)
+            for text, width, right in zip(line, widths, numeric or [False] * len(heads), strict=True)
         ]
         click.echo("  ".join(parts).rstrip())
 

@@ -12,7 +12,7 @@ import asyncio
 import importlib.util
 import inspect
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from functools import partial
@@ -25,6 +25,7 @@ import click
 
 from dgsf.cli.output import human_bytes, human_us, json_option, show_json, show_rows
 from dgsf.cli.run import bound_arguments
+from dgsf.core.counting import counted
 from dgsf.core.options import FunctionOptions
 from dgsf.core.perfmodel import LEAST_FASTER, MOST_FASTER, NEAR_ABOVE, choose_by_curve, shown
 from dgsf.errors import DgsfError, FunctionError, UsageError
@@ -35,11 +36,12 @@ from dgsf.sdk.loadfile import functions_in, load_file, pick
 from dgsf.sdk.profiles import profiles_file, read_profiles, save_profile, stored_unread
 from dgsf.sdk.waiting import telling
 from dgsf.sim.recordings import save_recording
+from dgsf.sim.writable import check_writable
 from dgsf.wire.messages import Codec
 
 if TYPE_CHECKING:
     from dgsf.core.perfmodel import Link, Recording
-    from dgsf.remoting.breakdown import Breakdown
+    from dgsf.remoting.breakdown import Breakdown, Operation
     from dgsf.remoting.profiling import Profiler, Run
     from dgsf.remoting.repeats import Spread
 
@@ -159,12 +161,23 @@ def profile(
 def _device(options: FunctionOptions) -> Iterator[Profiler]:
     """A remote device of its own; whoever waits long for it hears why."""
     with ExitStack() as stack:
-        with telling(lambda: STARTING):
+        with telling(_starting):
             from dgsf.remoting.profiling import profiler  # loads torch
 
             alias = options.device_alias if options.attach == "fabric" else "cuda"
             made = stack.enter_context(profiler(alias, memory_bytes=options.gpu_memory_bytes))
         yield made
+
+
+def _starting() -> str:
+    """The notice of a slow start; on a terminal it stands where the progress did, not behind it."""
+    _clear_line()
+    return STARTING
+
+
+def _clear_line() -> None:
+    if sys.stderr.isatty():
+        click.echo(f"\r{_CLEAR_REST}", nl=False, err=True)
 
 
 @contextmanager
@@ -182,7 +195,7 @@ def _progress(calls: int) -> Iterator[Callable[[], None]]:
     try:
         yield tell
     finally:
-        click.echo(f"\r{_CLEAR_REST}", nl=False, err=True)
+        _clear_line()
 
 
 def taken_apart(run: Run, link: Link, faster: float = 1.0) -> Breakdown:
@@ -191,25 +204,11 @@ def taken_apart(run: Run, link: Link, faster: float = 1.0) -> Breakdown:
     return breakdown(run, link, faster)
 
 
-def check_writable(path: Path) -> None:
-    """Tells before the calls what would stop the writing after them; leaves all as it was."""
-    new = not path.exists()
-    if not new and not (path.is_file() or path.is_dir()):
-        return  # such as a pipe: that is for its other end to say
-    try:
-        with path.open("ab"):
-            pass
-        if new:
-            path.unlink()
-    except OSError as error:
-        raise UsageError(f"{path} cannot be written: {error.strerror or error}") from error
-
-
 def _write(path: str, recording: Recording) -> None:
     try:
         save_recording(path, recording)
     except OSError as error:
-        raise UsageError(f"{path} cannot be written: {error.strerror or error}") from error
+        raise UsageError(f"{path}: cannot be written: {error.strerror or error}") from error
 
 
 def _call(name: str, function: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> None:
@@ -281,15 +280,20 @@ def _show(name: str, first_us: int, found: Breakdown, spread: Spread) -> None:
     click.echo(f"{apart_words(spread)}; shown is the one of the middle slow-down\n")
     lines = [
         ("the program itself", found.guest_us, f"{human_us(found.issuing_us)} of it to issue remote commands"),
-        ("waiting for the device", found.waiting_us, f"{found.sync_points} sync points"),
-        ("the device, beside it", found.device_us, f"{found.commands} commands"),
+        ("waiting for the device", found.waiting_us, counted(found.sync_points, "sync point")),
+        ("the device, beside it", found.device_us, counted(found.commands, "command")),
         ("transfers", found.transfer_us, f"{human_bytes(found.up_bytes)} up, {human_bytes(found.down_bytes)} down"),
     ]
     for what, time_us, more in lines:
         click.echo(f"  {what:24}{human_us(time_us):>10}   {more}")
     click.echo()
-    show_rows([asdict(each) for each in found.operations[:SHOWN_OPERATIONS]], _COLUMNS, empty="no operations")
+    show_rows([asdict(each) for each in shown_operations(found.operations)], _COLUMNS, empty="no operations")
     _show_slowdowns(found, spread)
+
+
+def shown_operations(operations: Sequence[Operation]) -> list[Operation]:
+    """The longest on the device, and all that were waited for: distance costs those most, however short they are."""
+    return [each for place, each in enumerate(operations) if place < SHOWN_OPERATIONS or each.waiting_us]
 
 
 def _show_slowdowns(found: Breakdown, spread: Spread) -> None:

@@ -16,7 +16,7 @@ from click.core import ParameterSource
 
 from dgsf.cli.output import json_option
 from dgsf.cli.simoptions import DRAWN, TRACES, Options, assumed, settled
-from dgsf.cli.simplan import check_planner, describe, planned_hours, prepare
+from dgsf.cli.simplan import check_planner, describe, make_plan, prepare
 from dgsf.cli.simrun import experiment, facts, refuse_what_nobody_uses, settle_remoting, tell_attach
 from dgsf.cli.simshow import (
     Report,
@@ -27,6 +27,7 @@ from dgsf.cli.simshow import (
     tell_assumed_types,
     write_files,
 )
+from dgsf.core.counting import counted
 from dgsf.errors import UsageError
 
 if TYPE_CHECKING:
@@ -242,8 +243,10 @@ def command(plot: Path | None, html: Path | None, as_json: bool, **given: Any) -
         raise UsageError(
             "so much does not fit in this machine's memory; take fewer --calls or a smaller --pool"
         ) from None
-    write_files(report, plot, html)  # first: whoever reads the table may stop reading
-    show(report, as_json=as_json)
+    try:
+        show(report, as_json=as_json)
+    finally:  # whoever reads the table may stop reading
+        write_files(report, plot, html)
 
 
 def _written(names: Iterable[str]) -> set[str]:
@@ -261,23 +264,24 @@ def _simulated(options: Options) -> Report:
     refuse_what_nobody_uses(options, wanted)
     tell_assumed_types(wanted.pool)
     attached = {} if remoted is None else tell_attach(options, wanted.pool, remoted)
-    plan = prepare(wanted.workload(options.seed)) if options.planned else None
+    batch = prepare(wanted.workload(options.seed)) if options.planned else None
     two_ways = options.against_exclusive
     runs = wanted.seeds * (2 if two_ways else len(wanted.policies))
     with progress_bar(runs) as tell:
         results = _two_ways(wanted, tell) if two_ways else run_experiment(wanted, tell)
     first = results[0]
-    planned = planned_hours(plan, options.seed) if options.planned else None
+    plan = make_plan(batch, options.seed) if options.planned else None
     found = {"calls": first.calls, "policies": wanted.policies, **facts(options, wanted), **changes, **attached}
     notes = refusals(results)
-    notes += [] if planned is None else [describe(planned, first.policy, first.gpu_hours)]
+    notes += [] if plan is None else describe(plan, results)
     notes += sharing_notes(options, *results) if two_ways else []
-    return Report(_title(options, wanted, first.calls), results, assumed(options, wanted.rules, found), notes, planned)
+    return Report(_title(options, wanted, first.calls), results, assumed(options, wanted.rules, found), notes, plan)
 
 
 def _title(options: Options, wanted: Experiment, calls: int) -> str:
     what = "sharing against exclusive devices, " if options.against_exclusive else ""
-    return f"{what}{options.arrivals} on {wanted.pool.name}: {calls:,} calls, {wanted.pool.devices:,} devices"
+    size = f"{counted(calls, 'call')}, {counted(wanted.pool.devices, 'device')}"
+    return f"{what}{options.arrivals} on {wanted.pool.name}: {size}"
 
 
 def _two_ways(wanted: Experiment, tell: Progress | None) -> list[Result]:

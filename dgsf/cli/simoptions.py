@@ -128,7 +128,7 @@ _BELONGINGS = (
     _Belonging(("mttr_s",), lambda given: given.mtbf_h > 0, "--mtbf-h above 0"),
 )
 
-_UNPLANNED = ("exclusive", "against_exclusive", "duty", "interference", "recording")
+_UNPLANNED = ("exclusive", "against_exclusive", "duty", "interference", "recording", "mtbf_h")
 
 
 def settled(options: Options, given: Collection[str]) -> Options:
@@ -196,7 +196,7 @@ def _refuse_ignored(options: Options, given: Collection[str]) -> None:
         raise UsageError("--idle-s would be ignored: --keep-warm says what stays; leave one of the two out")
     for name in _UNPLANNED if options.planned else ():
         if getattr(options, name):
-            told = "a plan knows only tasks that share devices and do not slow each other down"
+            told = "a plan knows only tasks that share devices which never fail, and that do not slow each other down"
             raise UsageError(f"--planned cannot be compared with {_flag(name)}: {told}; leave one of the two out")
     if options.against_exclusive and options.exclusive:
         raise UsageError("--against-exclusive compares both; leave out --exclusive")

@@ -1,22 +1,27 @@
 """`dgsf sim --planned`: what the same tasks would take if all of them were known beforehand.
 
 The plan is made by `dgsf.sim.repack`, which needs numba (extra `sim`).  Every task starts when it arrives and stays
-where it is, so the pool's size does not matter.
+where it is, so the pool's size does not matter, and runs in which calls waited are not compared with it.
 """
 
 from __future__ import annotations
 
 import importlib.util
 import sys
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from dgsf.core.counting import counted
 from dgsf.errors import UsageError
 from dgsf.sim.extra import lacking
 
 if TYPE_CHECKING:
+    from dgsf.core.placement.pieces import Interval
     from dgsf.sim.repack import Repacking, Report
+    from dgsf.sim.result import Result
     from dgsf.sim.workload import Workload
 
 
@@ -26,7 +31,23 @@ def check_planner(wanted: bool) -> None:
         raise lacking("--planned", "numba")
 
 
-def prepare(workload: Workload) -> Repacking | None:
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Tasks that are to be planned, and what plans them."""
+
+    tasks: Sequence[Interval]
+    repacking: Repacking
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The best plan that was found."""
+
+    gpu_hours: float
+    most_gpus: int  # in use at once
+
+
+def prepare(workload: Workload) -> Batch | None:
     """Tells before a long run what would stop the plan after it; None: there is nothing to plan.
 
     Tasks that take no time take no device, so they are left out.
@@ -39,22 +60,65 @@ def prepare(workload: Workload) -> Repacking | None:
     tasks = [(start, start + run, workload.functions[function].share) for start, run, function in rows]
     lasting = [(start, end, share) for start, end, share in tasks if start < end]
     try:
-        return Repacking(lasting) if lasting else None
+        return Batch(lasting, Repacking(lasting)) if lasting else None
     except UsageError as error:
         raise UsageError(f"--planned: {error.message}") from None
 
 
-def planned_hours(repacking: Repacking | None, seed: int) -> float:
-    """GPU hours of the best plan that is found."""
-    if repacking is None:
-        return 0.0
+def make_plan(batch: Batch | None, seed: int) -> Plan:
+    if batch is None:
+        return Plan(0.0, 0)
     with _progress() as report:
-        return repacking.run(seed=seed, report=report)[1] / 3600
+        gpus, in_use_s = batch.repacking.run(seed=seed, report=report)
+    return Plan(in_use_s / 3600, _most_at_once(batch.tasks, gpus))
 
 
-def describe(hours: float, policy: str, used: float) -> str:
-    ratio = f"{used / hours:.3f} times that" if hours else f"{used:.4g}"
-    return f"planned beforehand, never moving: {hours:.4g} GPU hours; {policy} used {ratio}"
+def _most_at_once(tasks: Sequence[Interval], gpus: Sequence[int]) -> int:
+    """How many GPUs hold a task at the same time, at most; a task that ends makes room for one that begins then."""
+    changes = [(start, 1, gpu) for (start, _, _), gpu in zip(tasks, gpus, strict=True)]
+    changes += [(end, -1, gpu) for (_, end, _), gpu in zip(tasks, gpus, strict=True)]
+    held: Counter[int] = Counter()
+    most = 0
+    for _, change, gpu in sorted(changes):
+        held[gpu] += change
+        if not held[gpu]:
+            del held[gpu]
+        most = max(most, len(held))
+    return most
+
+
+# --- beside a run -----------------------------------------------------------------------------
+def ratios(plan: Plan, results: Sequence[Result]) -> dict[str, float | None]:
+    """GPU hours of each policy over those of the plan; None: the two cannot be compared."""
+    return {
+        result.policy: result.gpu_hours / plan.gpu_hours if plan.gpu_hours and _comparable(result) else None
+        for result in results
+    }
+
+
+def _comparable(result: Result) -> bool:
+    """A run that lets calls wait or turns them away needs fewer devices at once than any plan."""
+    return not (result.wait_max_s or result.refused or result.lost)
+
+
+def describe(plan: Plan, results: Sequence[Result]) -> list[str]:
+    """The plan, what each policy used beside it, and why some are not compared."""
+    head = f"planned beforehand, never moving: {plan.gpu_hours:.4g} GPU hours"
+    alike = [result for result in results if _comparable(result)]
+    used = [f"{result.policy} used {_beside(plan, result)}" for result in alike]
+    lines = [f"{head}; {used[0]}", *used[1:]] if used else [head]
+    if len(alike) < len(results):
+        others = ", ".join(result.policy for result in results if not _comparable(result))
+        lines.append(
+            f"{others}: calls waited or found no place, so there is no ratio: the plan lets nobody wait and takes no "
+            f"account of the pool's size; it needs up to {counted(plan.most_gpus, 'GPU')} at once, the pool "
+            f"has {results[0].devices:,}"
+        )
+    return lines
+
+
+def _beside(plan: Plan, result: Result) -> str:
+    return f"{result.gpu_hours / plan.gpu_hours:.3f} times that" if plan.gpu_hours else f"{result.gpu_hours:.4g}"
 
 
 @contextmanager

@@ -59,13 +59,15 @@ def _speeds(options: Options) -> Speeds | None:
 
 
 def _policies(given: tuple[str, ...]) -> tuple[str, ...]:
-    named = tuple(dict.fromkeys(word.strip() for words in given for word in words.split(",")))
+    named = tuple(word.strip() for words in given for word in words.split(","))
     if named == ("all",):
         return PLACEMENT_POLICIES
     for name in named:
         if name not in PLACEMENT_POLICIES:
             there_are = f"there are: {', '.join(PLACEMENT_POLICIES)}; or 'all' alone, for all of them"
             raise UsageError(f"--policy: no placement policy '{name}'; {there_are}")
+        if named.count(name) > 1:
+            raise UsageError(f"--policy: {name} is named {named.count(name)} times; name it once")
     return named or (DEFAULT_PLACEMENT,)
 
 

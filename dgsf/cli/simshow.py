@@ -12,11 +12,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dgsf.cli.output import show_json, show_rows
+from dgsf.cli.output import show_json, show_side_by_side
 from dgsf.cli.simoptions import DRAWN
+from dgsf.cli.simplan import ratios
+from dgsf.core.counting import counted
 
 if TYPE_CHECKING:
     from dgsf.cli.simoptions import Options
+    from dgsf.cli.simplan import Plan
     from dgsf.sim.experiment import Progress
     from dgsf.sim.pools import PoolSpec
     from dgsf.sim.result import Result
@@ -32,7 +35,7 @@ class Report:
     results: Sequence[Result]
     assumed: dict[str, str]
     notes: Sequence[str]  # lines below the table
-    planned_gpu_hours: float | None = None
+    plan: Plan | None = None
 
 
 def write_files(report: Report, plot: Path | None, html: Path | None) -> None:
@@ -51,13 +54,22 @@ def show(report: Report, *, as_json: bool) -> None:
 
     results = report.results
     if as_json:
-        more = {} if report.planned_gpu_hours is None else {"planned_gpu_hours": report.planned_gpu_hours}
-        show_json({"results": [dataclasses.asdict(result) for result in results], **more, "assumed": report.assumed})
+        found = [dataclasses.asdict(result) for result in results]
+        show_json({"results": found, **_planned(report), "assumed": report.assumed})
         return
     click.secho(report.title, bold=True)
-    show_rows(rows(results), ("figure", *(result.policy for result in results)), empty="")
+    show_side_by_side("figure", [result.policy for result in results], rows(results))
     for note in report.notes:
         click.echo(note)
+
+
+def _planned(report: Report) -> dict[str, object]:
+    """The plan as JSON has it; nothing without one."""
+    plan = report.plan
+    if plan is None:
+        return {}
+    beside = {"planned_gpus_at_once": plan.most_gpus, "over_planned": ratios(plan, report.results)}
+    return {"planned_gpu_hours": plan.gpu_hours, **beside}
 
 
 # --- what stands below the table --------------------------------------------------------------
@@ -81,7 +93,8 @@ def _reasons(result: Result) -> list[str]:
     lines = [f"{_count(calls)} found no place: {reason}" for reason, calls in found[:REASONS]]
     rest = found[REASONS:]
     if rest:
-        lines.append(f"{_count(sum(calls for _, calls in rest))} found no place for {len(rest)} other reasons (--json)")
+        others = _count(sum(calls for _, calls in rest))
+        lines.append(f"{others} found no place for {counted(len(rest), 'other reason')} (--json)")
     return lines
 
 

@@ -15,6 +15,8 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Literal
 
+from dgsf.core.counting import counted
+
 NEAR_ABOVE = 1.10  # a slow-down that the fabric may cost at most, if nothing else is said
 SHOWN_LATENCIES_US = (5.0, 50.0, 1_000.0)
 LEAST_FASTER, MOST_FASTER = 0.01, 10_000.0  # how much faster another device's kernels can be said to be
@@ -202,7 +204,7 @@ def choose_attach(recording: Recording, link: Link, most: float = NEAR_ABOVE) ->
     if ratio <= most:
         return AttachChoice("fabric", ratio, f"over the fabric it takes {told}, within {most:.2f} x")
     run = predict(recording, link)
-    waits = f"{run.sync_points} sync points at a round trip of {link.round_trip_us:g} µs"
+    waits = f"{counted(run.sync_points, 'sync point')} at a round trip of {link.round_trip_us:g} µs"
     data = f"{(run.up_bytes + run.down_bytes) / 1e6:.1f} MB of data"
     return AttachChoice("near", ratio, f"over the fabric it would take {told}: {waits}, {data}")
 

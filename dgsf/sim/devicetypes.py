@@ -7,12 +7,18 @@ a T4, and whoever runs that is told.
 from __future__ import annotations
 
 import math
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dgsf.errors import UsageError
 
 MOST = 1e6  # GiB, times a T4, or money per hour
 EXAMPLE = "B200=192/10/6.50:8"
+FORM = "TYPE=GiB/SPEED/PRICE:DEVICES"
+_FIGURES = ("GiB", "SPEED", "PRICE")
+_FREE = "PRICE"  # may be 0
+_DECIMAL = re.compile(r"[0-9]+\.?[0-9]*|\.[0-9]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,15 +53,30 @@ def known(type_: str) -> bool:
 
 def of_figures(type_: str, words: str) -> DeviceType:
     """A type's own figures, such as '192/10/6.50'."""
-    try:
-        memory_gib, speed, price = (float(word) for word in words.split("/"))
-    except ValueError:
-        memory_gib = speed = price = math.nan
-    if not (0 < memory_gib <= MOST and 0 < speed <= MOST and 0 <= price <= MOST):
+    figures = [_figure(word) for word in words.split("/")]
+    if wrong := _wrong_figure(words.split("/"), figures):
         raise UsageError(
-            f"--pool: {type_}={words[:40]}: write memory in GiB / speed beside a T4 / price per hour, as in {EXAMPLE}"
+            f"--pool: {type_[:40]}={words[:40]}: {wrong}; write {FORM}: memory in GiB / speed beside a T4 / price per "
+            f"hour, as in {EXAMPLE}"
         )
+    memory_gib, speed, price = figures
     return DeviceType(max(1, round(memory_gib * 1024)), speed, price)
+
+
+def _figure(word: str) -> float:
+    """A plain decimal number; NaN if it is none."""
+    return float(word) if _DECIMAL.fullmatch(word) else math.nan
+
+
+def _wrong_figure(words: Sequence[str], figures: Sequence[float]) -> str:
+    """Which figure of a type is wrong; empty: none is."""
+    if len(words) != len(_FIGURES):
+        return f"{len(words)} of {len(_FIGURES)} figures" if len(words) < len(_FIGURES) else "too many figures"
+    for name, word, figure in zip(_FIGURES, words, figures, strict=True):
+        if not (figure > 0 or (figure == 0 and name == _FREE)) or figure > MOST:
+            least = "from 0" if name == _FREE else "above 0 and"
+            return f"the {name} {word[:20]!r} is no number {least} up to {MOST:,.0f}"
+    return ""
 
 
 def unknown(type_: str) -> UsageError:

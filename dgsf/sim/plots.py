@@ -17,6 +17,7 @@ from dgsf.errors import UsageError
 from dgsf.sim.extra import lacking
 from dgsf.sim.report import COST
 from dgsf.sim.result import Result
+from dgsf.sim.writable import check_writable
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -74,8 +75,7 @@ def check_drawing(plot: Path | None, html: Path | None) -> None:
     if plot is not None and html is not None and plot.resolve() == html.resolve():
         raise UsageError(f"--plot and --html both name {plot}; the second would overwrite the first, give two names")
     for path in wanted:
-        if path.is_dir() or not path.absolute().parent.is_dir():
-            raise UsageError(f"{path}: cannot be written: it is a folder, or its folder does not exist")
+        check_writable(path)
     if wanted:
         _figure_type()
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from dgsf.core.placement import Speeds
 from dgsf.errors import TraceError, UsageError
-from dgsf.sim.devicetypes import STAND_IN, TYPES, DeviceType, known, of_figures, unknown
+from dgsf.sim.devicetypes import FORM, STAND_IN, TYPES, DeviceType, known, of_figures, unknown
 from dgsf.sim.tracefiles import (
     MOST_MIB,
     MOST_MILLI,
@@ -34,8 +34,9 @@ MOST_CORES = 1_000_000  # of one node
 MOST_PLACES = 4_000_000  # nodes x devices of the largest: a pool is a table of that size
 _CORES_PER_DEVICE = 12
 _HOST_MIB_PER_DEVICE = 128 * 1024
+_TYPE = re.compile(r"[A-Za-z][\w.-]*")
 _PART = re.compile(
-    r"(?P<type>[A-Za-z][\w.-]*)(?:=(?P<figures>[0-9./]+))?:(?P<first>[0-9]+)(?:x(?P<each>[0-9]+))?(?:@(?P<cores>[0-9]+))?"
+    rf"(?P<type>{_TYPE.pattern})(?:=(?P<figures>[^:]*))?:(?P<first>[0-9]+)(?:x(?P<each>[0-9]+))?(?:@(?P<cores>[0-9]+))?"
 )
 
 
@@ -82,8 +83,8 @@ def parse_pool(words: str) -> PoolSpec:
         match = _PART.fullmatch(part.strip())
         if match is None:
             raise UsageError(
-                f"--pool {words!r}: {part.strip()!r} is no group of devices; "
-                "write TYPE:DEVICES, TYPE:NODESxDEVICES or TYPE:NODESxDEVICES@CORES"
+                f"--pool {shown(words)}: {shown(part.strip())} is no group of devices, {_why_no_group(part.strip())}; "
+                f"write TYPE:DEVICES, TYPE:NODESxDEVICES, TYPE:NODESxDEVICES@CORES or {FORM}"
             )
         if not is_device_type(match["type"]):
             raise UsageError(f"--pool: no device type can be called {match['type']!r}; that word means something else")
@@ -97,6 +98,15 @@ def parse_pool(words: str) -> PoolSpec:
     if pool.assumed:
         raise unknown(pool.assumed[0])
     return pool
+
+
+def _why_no_group(part: str) -> str:
+    """Which part of the text is missing or wrong."""
+    head, _, count = part.partition(":")
+    type_ = head.partition("=")[0]
+    if not _TYPE.fullmatch(type_):
+        return f"{shown(type_)} is no TYPE" if type_ else "the TYPE is missing"
+    return f"{shown(count)} is no number of DEVICES" if count else "the number of DEVICES is missing"
 
 
 def _define(own: dict[str, DeviceType], type_: str, figures: DeviceType) -> None:

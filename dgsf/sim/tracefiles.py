@@ -1,7 +1,8 @@
 """Reads trace files strictly: a wrong cell is an error that names its file, line and column.
 
 The caller says which columns it needs and how each is read.  Other columns are ignored; a missing column, a short
-or long row, or a value that its reader refuses stops the reading.  It never guesses and never skips a row.
+or long row, or a value that its reader refuses stops the reading.  It never guesses and never skips a row.  Spaces
+around names and cells do not count.
 """
 
 from __future__ import annotations
@@ -15,11 +16,14 @@ from datetime import UTC, datetime
 from io import StringIO
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dgsf.core.devices import HOST
 from dgsf.core.placement.model import ANY
 from dgsf.errors import TraceError
+
+if TYPE_CHECKING:
+    from _csv import Reader as CellReader
 
 Readers = Mapping[str, Callable[[str], Any]]
 MOST_MIB = MOST_MILLI = 2**40  # of one node or task; as bytes that is still a number of 63 bits
@@ -28,6 +32,7 @@ _SHOWN = 40  # characters of a wrong cell
 _LINE_END = re.compile(r"\r\n|\r|\n")
 _WHOLE = re.compile(r"\s*[+-]?[0-9]+\s*")
 _TYPE = re.compile(r"[A-Za-z][\w.-]*", re.ASCII)
+_OTHER_MARKS = {";": "';'", "\t": "tabs"}
 _PACKED = {b"\x1f\x8b": "gzip", b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"\x28\xb5\x2f\xfd": "zstd", b"PK\x03\x04": "zip"}
 
 
@@ -67,7 +72,7 @@ def numbered_rows(path: Path | str, columns: Readers) -> Iterator[NumberedRow]:
 def header_of(path: Path) -> list[str]:
     """The names of its columns."""
     with _opened(path) as file:
-        return _header(path, csv.reader(file, strict=True))
+        return _header(path, _reader(file))
 
 
 def published(path: Path) -> Path:
@@ -107,7 +112,7 @@ def _bad_byte(path: Path) -> str:
         try:
             content.decode()
         except UnicodeDecodeError as error:
-            column = len(next(csv.reader([content[: error.start].decode() or ","])))
+            column = len(next(_reader([content[: error.start].decode() or ","], strict=False)))
             return f"line {line}, column {column if error.start else 1}: byte 0x{content[error.start]:02x}"
     return "a byte"  # the file has changed since
 
@@ -139,7 +144,7 @@ def in_order(rows: Iterable[NumberedRow], column: str) -> Iterator[dict[str, Any
 
 
 def _rows(path: Path, lines: Iterator[str], columns: Readers) -> Iterator[NumberedRow]:
-    cells = csv.reader(lines, strict=True)
+    cells = _reader(lines)
     header = _header(path, cells)
     places = _places(path, header, list(columns))
     read, first = 0, cells.line_num + 1
@@ -156,6 +161,11 @@ def _rows(path: Path, lines: Iterator[str], columns: Readers) -> Iterator[Number
         raise TraceError(f"{path}: line 2, column 1: expected a row below the header, found nothing")
 
 
+def _reader(lines: Iterable[str], *, strict: bool = True) -> CellReader:
+    """Cells as the file has them, but that a quote may begin behind spaces."""
+    return csv.reader(lines, strict=strict, skipinitialspace=True)
+
+
 def _header(path: Path, cells: Iterator[list[str]]) -> list[str]:
     try:
         header = next(cells, None)
@@ -163,6 +173,8 @@ def _header(path: Path, cells: Iterator[list[str]]) -> list[str]:
         raise _not_csv(path, 1, error) from error
     if not header:
         raise TraceError(f"{path}: line 1, column 1: expected a header line, found nothing")
+    header = [name.strip() for name in header]
+    _refuse_other_marks(path, header)
     for place, name in enumerate(header):
         if "\0" in name:
             raise TraceError(f"{path}: line 1, column {place + 1}: {shown(name)} has a NUL character")
@@ -172,12 +184,19 @@ def _header(path: Path, cells: Iterator[list[str]]) -> list[str]:
     return header
 
 
+def _refuse_other_marks(path: Path, header: Sequence[str]) -> None:
+    """What some spreadsheets call CSV."""
+    for mark, word in _OTHER_MARKS.items() if len(header) == 1 else ():
+        if mark in header[0]:
+            raise TraceError(f"{path}: line 1: the columns are separated by {word}; save the file with commas")
+
+
 def _not_csv(path: Path, first: int, error: csv.Error) -> TraceError:
     """Names the cell at which the row that begins in this line is no CSV any more, by where the cell begins."""
     with path.open(newline="", encoding="utf-8-sig") as file:
         content = "".join(islice(file, first - 1, None))
     good = bisect_left(range(len(content)), True, key=lambda place: _is_wrong(content[: place + 1]))
-    cells = next(csv.reader(StringIO(content[:good], newline="")), [""])
+    cells = next(_reader(StringIO(content[:good], newline=""), strict=False), [""])
     line = first + sum(len(_LINE_END.findall(cell)) for cell in cells[:-1])
     told = "the quote is not closed" if good == len(content) else str(error)
     return TraceError(f"{path}: line {line}, column {len(cells)}: not CSV: {told}")
@@ -187,7 +206,7 @@ def _is_wrong(content: str) -> bool:
     """Whether its first row is no CSV; one that only lacks the end of a quote is not wrong yet."""
     for ended in (content, content + '"'):
         try:
-            next(csv.reader(StringIO(ended, newline=""), strict=True), None)
+            next(_reader(StringIO(ended, newline="")), None)
             return False
         except csv.Error:
             continue
@@ -225,7 +244,7 @@ def _read(where: Where, header: Sequence[str], columns: Readers) -> dict[str, An
 def _clean(cell: str) -> str:
     if "\0" in cell:
         raise ValueError("has a NUL character")
-    return cell
+    return cell.strip()
 
 
 # --- readers: what they refuse, they say of the cell, as in "'abc' is not a whole number" ----------

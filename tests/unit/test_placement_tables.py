@@ -32,6 +32,15 @@ def test_without_traces_the_error_names_the_file(tmp_path, monkeypatch, capsys):
     assert str(tmp_path) in capsys.readouterr().err
 
 
+def test_whoever_interrupts_it_reads_one_word(monkeypatch, capsys):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(placement.placement_slots, "show", interrupted)
+    assert placement.main(["--only", "slots"]) == 130
+    assert capsys.readouterr().err == "interrupted\n"
+
+
 def test_what_is_being_done_is_said_on_stderr(capsys):
     with doing("window 3 of 10 [free]"):
         pass

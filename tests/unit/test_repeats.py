@@ -8,10 +8,21 @@ from dataclasses import replace
 
 import pytest
 
-from dgsf.cli.profile import _progress, _show_slowdowns, apart_words, saved_words, threads_words, timeout_words
+from dgsf.cli.profile import (
+    SHOWN_OPERATIONS,
+    STARTING,
+    _progress,
+    _show_slowdowns,
+    _starting,
+    apart_words,
+    saved_words,
+    shown_operations,
+    threads_words,
+    timeout_words,
+)
 from dgsf.core.options import parse_options
 from dgsf.core.perfmodel import Link
-from dgsf.remoting.breakdown import breakdown
+from dgsf.remoting.breakdown import Operation, breakdown
 from dgsf.remoting.guest.recording import Event, Took
 from dgsf.remoting.profiling import Run
 from dgsf.remoting.repeats import typical, why_noisy, without_noting
@@ -125,6 +136,21 @@ def test_a_terminal_sees_which_call_of_how_many_runs(monkeypatch):
     with _progress(3) as tell:
         tell()
     assert not sys.stderr.getvalue()
+
+
+def test_the_notice_of_a_slow_start_stands_on_a_line_of_its_own(monkeypatch):
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    with _progress(3):
+        assert _starting() == STARTING
+        assert sys.stderr.getvalue().endswith("call 1 of 3\x1b[K\r\x1b[K")
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    assert _starting() == STARTING and not sys.stderr.getvalue()
+
+
+def test_what_was_waited_for_is_shown_however_short_it_is_on_the_device():
+    busy = [Operation(f"aten::busy{place}", 1, 1000 - place, 0) for place in range(12)]
+    read = Operation("aten::item", 3, 1, 700)
+    assert shown_operations([*busy, read]) == [*busy[:SHOWN_OPERATIONS], read]
 
 
 def test_what_is_assumed_of_threads_is_told_if_they_waited_for_each_other():

@@ -35,6 +35,26 @@ def test_a_type_that_is_not_known_brings_its_figures_or_is_refused():
             parse_pool(f"B200={wrong}:8")
 
 
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("B200=192/10/x:8", "B200=192/10/x: the PRICE 'x' is no number from 0 up to 1,000,000; "),
+        ("B200=192/fast/1:8", "the SPEED 'fast' is no number above 0"),
+        ("B200=nan/10/1:8", "the GiB 'nan' is no number above 0"),
+        ("B200=192/10:8", "B200=192/10: 2 of 3 figures; "),
+        ("B200=192/10/1/1:8", "too many figures; "),
+        ("B200=192/10/6.50", "'B200=192/10/6.50' is no group of devices, the number of DEVICES is missing; "),
+        ("A100:many", "'many' is no number of DEVICES; "),
+        (":4", "the TYPE is missing; "),
+        ("4:T4", "'4' is no TYPE; "),
+    ],
+)
+def test_the_part_of_a_group_that_is_wrong_is_named_and_so_is_the_form(words, told):
+    with pytest.raises(UsageError) as caught:
+        parse_pool(words)
+    assert told in str(caught.value) and "TYPE=GiB/SPEED/PRICE:DEVICES" in str(caught.value)
+
+
 def test_types_of_a_file_that_are_not_known_count_as_a_t4_and_are_named(tmp_path):
     file = tmp_path / "nodes.csv"
     file.write_text("sn,cpu_milli,memory_mib,gpu,model\na,64000,1000,2,G3\nb,64000,1000,2,t4\nc,1,1,0,none\n")
@@ -95,9 +115,9 @@ def test_a_pool_comes_from_a_csv_file(tmp_path):
         ("n,1,9007199254740992,1,T4", "line 3, column 3 'memory_mib': '9007199254740992' is not a whole number from 1"),
         ("a,1,1,1,T4", "line 3, column 1 'sn': 'a' is in line 2 already"),
         ("n,1,1,2,", "line 3, column 5 'model': is empty beside 2 devices; name their type"),
-        ("n,1,1,2, T4", "line 3, column 5 'model': ' T4' is no device type"),
+        ("n,1,1,2, T 4", "line 3, column 5 'model': 'T 4' is no device type"),
         ("n,1,1,2,T4|A100", r"line 3, column 5 'model': 'T4\|A100' is no device type"),
-        ("  ,1,1,2,T4", "line 3, column 1 'sn': '  ' is empty"),
+        ("  ,1,1,2,T4", "line 3, column 1 'sn': '' is empty"),
     ],
 )
 def test_a_wrong_node_is_named(tmp_path, row, hint):
@@ -105,6 +125,11 @@ def test_a_wrong_node_is_named(tmp_path, row, hint):
     file.write_text(f"sn,cpu_milli,memory_mib,gpu,model\na,64000,1000,2,T4\n{row}\n")
     with pytest.raises(TraceError, match=r"nodes\.csv: " + hint):
         load_pool(str(file))
+
+
+def test_spaces_around_a_type_do_not_count(tmp_path):
+    (tmp_path / "nodes.csv").write_text("sn, cpu_milli, memory_mib, gpu, model\na, 64000, 1000, 2, T4 \n")
+    assert [node.type for node in load_pool(str(tmp_path / "nodes.csv")).nodes] == ["T4"]
 
 
 # --- drawn workloads --------------------------------------------------------------------------
@@ -238,7 +263,11 @@ def test_tenants_have_parts_of_a_device(tmp_path):
         ("openb", OPENB + "a,0,0,0,700,,LS,0,10\n", r"line 2, column 5 'gpu_milli': 700 beside num_gpu 0"),
         ("openb", OPENB + "a,0,0,2,300,,LS,0,10\n", r"line 2, column 5 'gpu_milli': 300 beside num_gpu 2"),
         ("openb", OPENB + "a,0,9007199254740992,1,500,,LS,0,10\n", r"line 2, column 3 'memory_mib'"),
-        ("openb", OPENB + "a,0,0,1,500, T4 ,LS,0,10\n", r"line 2, column 6 'gpu_spec': ' T4 ' is no device type"),
+        (
+            "openb",
+            OPENB + "a,0,0,1,500, T 4,LS,0,10\n",
+            r"line 2, column 6 'gpu_spec': 'T 4' is no device type",
+        ),
         ("openb", OPENB + "a,0,0,1,500,|,LS,0,10\n", r"line 2, column 6 'gpu_spec': '\|' is no device type"),
         ("openb", OPENB + "a,0,0,1,500,T4||V100,LS,0,10\n", r"line 2, column 6 'gpu_spec': 'T4\|\|V100' is no"),
         ("openb", OPENB + "a,0,0,1,500,T4|host,LS,0,10\n", r"line 2, column 6 'gpu_spec': 'T4\|host' is no"),

@@ -30,9 +30,22 @@ def test_rows_come_as_read_in_any_column_order(tmp_path):
     ]
 
 
+def test_spaces_around_names_and_cells_do_not_count(tmp_path):
+    spaced = 'cpu , name, share,note\n4 , "a, b",0.5 , hi\n'
+    assert list(read_rows(_file(tmp_path, spaced), COLUMNS)) == [{"name": "a, b", "cpu": 4, "share": 0.5, "note": "hi"}]
+    assert header_of(_file(tmp_path, spaced)) == ["cpu", "name", "share", "note"]
+
+
 @pytest.mark.parametrize(
     ("content", "parts"),
     [
+        ("cpu, name ,share,note\n4, a,0.5,\n4, ,0.5,\n", ["line 3, column 2 'name': '' is empty"]),
+        ('cpu, name,share,note\n4, "a\n\nb", no,\n', ["line 4, column 3 'share': 'no' is not a number"]),
+        ('cpu, name,share,note\n4, "a, b", "c\n', ["line 2, column 3: not CSV: the quote is not closed"]),
+        (b'cpu, name,share,note\n4, "a, b", \xff,\n', ["line 2, column 3: byte 0xff is not UTF-8 text"]),
+        ("cpu, name,share,note, cpu\n", ["line 1, column 5: 'cpu' is the name of column 1 already"]),
+        ("cpu;name;share;note\n4;a;1;\n", ["line 1: the columns are separated by ';'; save the file with commas"]),
+        ("cpu\tname\n4\ta\n", ["line 1: the columns are separated by tabs"]),
         ("", ["line 1, column 1", "header"]),
         (GOOD[: GOOD.index("\n") + 1], ["line 2, column 1: expected a row below the header, found nothing"]),
         ("name,cpu,note\n", ["line 1", "no column 'share'", "wanted are name, cpu, share, note"]),
