@@ -63,11 +63,11 @@ def _policies(given: tuple[str, ...]) -> tuple[str, ...]:
     if named == ("all",):
         return PLACEMENT_POLICIES
     for name in named:
+        if named.count(name) > 1:
+            raise UsageError(f"--policy: {name} is named {named.count(name)} times; name it once")
         if name not in PLACEMENT_POLICIES:
             there_are = f"there are: {', '.join(PLACEMENT_POLICIES)}; or 'all' alone, for all of them"
             raise UsageError(f"--policy: no placement policy '{name}'; {there_are}")
-        if named.count(name) > 1:
-            raise UsageError(f"--policy: {name} is named {named.count(name)} times; name it once")
     return named or (DEFAULT_PLACEMENT,)
 
 

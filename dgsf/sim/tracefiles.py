@@ -1,8 +1,8 @@
 """Reads trace files strictly: a wrong cell is an error that names its file, line and column.
 
 The caller says which columns it needs and how each is read.  Other columns are ignored; a missing column, a short
-or long row, or a value that its reader refuses stops the reading.  It never guesses and never skips a row.  Spaces
-around names and cells do not count.
+or long row, or a value that its reader refuses stops the reading.  It never guesses and never skips a row.  Blanks
+around names and cells do not count, but for those behind a quoted cell, which are refused.
 """
 
 from __future__ import annotations

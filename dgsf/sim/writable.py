@@ -9,10 +9,10 @@ from dgsf.errors import UsageError
 
 def check_writable(path: Path) -> None:
     """Tells before the work what would stop the writing after it; leaves all as it was."""
-    new = not path.exists()
-    if not new and not (path.is_file() or path.is_dir()):
-        return  # such as a pipe: that is for its other end to say
     try:
+        new = not path.exists()
+        if not new and not (path.is_file() or path.is_dir()):
+            return  # such as a pipe: that is for its other end to say
         with path.open("ab"):
             pass
         if new:

@@ -40,3 +40,5 @@ def test_trying_a_file_leaves_all_as_it_was(tmp_path):
     assert sorted(os.listdir(tmp_path)) == ["link", "there"]
     with pytest.raises(UsageError, match=r"new/a: cannot be written: No such file"):
         check_writable(tmp_path / "new" / "a")
+    with pytest.raises(UsageError, match="cannot be written: File name too long"):
+        check_writable(tmp_path / ("a" * 300))

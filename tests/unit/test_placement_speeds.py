@@ -150,6 +150,16 @@ def test_types_that_were_compared_in_pairs_only_keep_what_is_declared_between_th
     assert speeds.of(("t", "new"), types, declared) == pytest.approx(declared)
 
 
+def test_what_is_declared_counts_also_if_a_run_has_ended_before_anybody_asked():
+    speeds, declared, types = Speeds(), np.array([10.0, 1.0, 1.0]), ["A", "C", "D"]
+    speeds.saw(("t", "one type only"), "A", 1.0)
+    speeds.of(("t", "new"), types, declared)
+    for _ in range(20):
+        for function, type_, seconds in (("f", "A", 1.0), ("f", "C", 10.0), ("g", "C", 10.0), ("g", "D", 10.0)):
+            speeds.saw(("t", function), type_, seconds)
+    assert speeds.of(("t", "new"), types, declared) == pytest.approx(declared)
+
+
 def test_one_function_that_is_called_all_the_time_does_not_decide_for_the_others():
     speeds, declared, types = Speeds(), np.array([1.0, 1.0]), ["K80", "V100"]
     for function in "abcdefgh":

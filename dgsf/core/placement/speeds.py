@@ -64,7 +64,9 @@ class Speeds:
         name, log = type_.lower(), -math.log(max(seconds, SHORTEST_S))
         runs, usual = _lately(self._runs, whose), _lately(self._usual, whose[0])
         for known in (name, *runs):
-            usual.setdefault(known, _Mean(log=self._declared.get(known, 0.0)))
+            mean = usual.setdefault(known, _Mean())
+            if not mean.count:  # not compared yet
+                mean.log = self._declared.get(known, 0.0)
         own = runs.setdefault(name, _Mean())
         if len(runs) > 1 and own.count < REMEMBERED:
             usual[name].add(log - _level(runs, usual), COMPARED)

@@ -10,7 +10,7 @@ from dgsf.core.placement.model import Request
 from dgsf.core.placement.pool import Pool
 from dgsf.core.placement.workload import FIRST, GROWTH
 
-STEPS = 4  # it is told in so many: every change makes kept scores old, and few who find no room are no turnover
+STEPS = 4  # it is told in so many: every change makes kept scores old, and a few that end are no turnover
 
 
 class Turnover:
